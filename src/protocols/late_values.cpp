@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "bytecode/opcodes.h"
@@ -263,6 +264,76 @@ std::optional<Result> late_percent(Interpreter& t, PyObject* format, PyObject* r
 
 }  // namespace
 
+namespace {
+
+bool is_of_tensor(PyObject* operand) { return is_number(operand) && region::as_number(operand)->of_tensor; }
+
+PyObject* operator_of(bytecode::Operator operation) {
+  using bytecode::Operator;
+  static const std::unordered_map<Operator, PyObject*> functions = {
+      {Operator::NB_ADD, held_function("operator", "add")},
+      {Operator::NB_SUBTRACT, held_function("operator", "sub")},
+      {Operator::NB_MULTIPLY, held_function("operator", "mul")},
+      {Operator::NB_TRUE_DIVIDE, held_function("operator", "truediv")},
+      {Operator::NB_FLOOR_DIVIDE, held_function("operator", "floordiv")},
+      {Operator::NB_REMAINDER, held_function("operator", "mod")}};
+  const auto found = functions.find(operation);
+  return found == functions.end() ? nullptr : found->second;
+}
+
+// A float, or an int that is less than the largest float, so that the one becomes the other: of 64 bits where it was
+// read. The arithmetic here adds few bits to that.
+bool is_term(PyObject* operand) {
+  PyObject* const value = region::value_at_hand(operand);
+  symbolic::Value known;
+  if (!is_of_tensor(operand)) {
+    const bool is_late = region::is_late(operand);
+    return !is_late && (PyFloat_CheckExact(value) || (PyLong_CheckExact(value) && guards::is_symbolic_value(value, &known)));
+  }
+  static const std::unordered_set<PyObject*> functions = [] {
+    std::unordered_set<PyObject*> made{reinterpret_cast<PyObject*>(&PyFloat_Type),
+                                       held_function("builtins", "abs"), held_function("builtins", "round"),
+                                       held_function("operator", "neg")};
+    for (const char* name : {"add", "sub", "mul", "truediv", "floordiv", "mod"})
+      made.insert(held_function("operator", name));
+    return made;
+  }();
+  const region::Number* number = region::as_number(operand);
+  const bool is_read = number->depth == 0;
+  return (is_read || functions.contains(number->function)) && (PyFloat_CheckExact(value) || PyLong_CheckExact(value));
+}
+
+// Known not to be zero, or guarded to be so.
+bool is_divisor(Interpreter& t, PyObject* operand) {
+  if (is_of_tensor(operand)) return false;
+  if (const auto truth = number_truth(t, operand)) return truth->value.get() == Py_True;
+  return PyObject_IsTrue(t.region.numbers.plain(operand)) == 1;
+}
+
+// The product of ints has as many bits as both.
+bool multiplies_products(PyObject* left, PyObject* right) {
+  const auto is_computed = [](PyObject* operand) {
+    return PyLong_CheckExact(region::value_at_hand(operand)) && is_of_tensor(operand) &&
+           region::as_number(operand)->depth != 0;
+  };
+  return is_computed(left) || is_computed(right);
+}
+
+std::optional<Result> computed_late(Interpreter& t, PyObject* function, std::span<PyObject* const> operands) {
+  auto arguments = py::take(PyTuple_New(static_cast<Py_ssize_t>(operands.size())));
+  for (std::size_t i = 0; i < operands.size(); ++i)
+    PyTuple_SET_ITEM(arguments.get(), static_cast<Py_ssize_t>(i),
+                     Py_NewRef(is_unsettled(operands[i]) ? operands[i] : region::value_at_hand(operands[i])));
+  const auto values = mapped(arguments.get(), region::value_at_hand);
+  auto value = py::Owned<>::steal(PyObject_CallObject(function, values.get()));
+  if (!value) PyErr_Clear();
+  if (!value) return std::nullopt;
+  t.region.doing = "computes";
+  return Result::of(t.region.numbers.computed(function, std::move(arguments), std::move(value), nullptr));
+}
+
+}  // namespace
+
 std::optional<Result> late_text_of(Interpreter& t, PyObject* container) {
   return text_of(t, container, /*or_known=*/false);
 }
@@ -270,6 +341,13 @@ std::optional<Result> late_text_of(Interpreter& t, PyObject* container) {
 std::optional<Result> late_call(Interpreter& t, PyObject* callable, Args args) {
   static PyObject* const format = method_of_text("format");
   if (callable == format && args.keyword_count() == 0) return late_format(t, format, args);
+  if (args.size() == 1 && args.keyword_count() == 0 && is_of_tensor(args[0]) && is_term(args[0])) {
+    static PyObject* const absolute = held_function("builtins", "abs");
+    PyObject* const type = reinterpret_cast<PyObject*>(Py_TYPE(region::value_at_hand(args[0])));
+    if (callable == type) return Result::of(py::Owned<>::share(args[0]));
+    if (callable == absolute || callable == reinterpret_cast<PyObject*>(&PyFloat_Type))
+      return computed_late(t, callable, args.values);
+  }
   const auto rule = rules().find(callable);
   if (rule == rules().end() || args.keyword_count() != 0 || !rule->second(args)) return std::nullopt;
   return late(t, callable, args.values);
@@ -334,6 +412,26 @@ std::optional<Result> late_not_finite(Interpreter& t, PyObject* left, PyObject* 
   t.region.doing = "computes";
   return Result::of(t.region.numbers.computed(function->second, py::take(PyTuple_Pack(2, first, second)),
                                               std::move(result), nullptr));
+}
+
+std::optional<Result> late_arithmetic(Interpreter& t, PyObject* left, PyObject* right, int op) {
+  using bytecode::Operator;
+  if ((!is_of_tensor(left) && !is_of_tensor(right)) || !is_term(left) || !is_term(right)) return std::nullopt;
+  const auto operation = static_cast<Operator>(op % py::kInPlace);
+  PyObject* const function = operator_of(operation);
+  if (function == nullptr) return std::nullopt;
+  const bool divides = operation == Operator::NB_TRUE_DIVIDE || operation == Operator::NB_FLOOR_DIVIDE ||
+                       operation == Operator::NB_REMAINDER;
+  if (divides && !is_divisor(t, right)) return std::nullopt;
+  if (operation == Operator::NB_MULTIPLY && multiplies_products(left, right)) return std::nullopt;
+  PyObject* operands[] = {left, right};
+  return computed_late(t, function, operands);
+}
+
+std::optional<Result> late_negative(Interpreter& t, PyObject* value) {
+  static PyObject* const negative = held_function("operator", "neg");
+  if (!is_of_tensor(value) || !is_term(value)) return std::nullopt;
+  return computed_late(t, negative, {&value, 1});
 }
 
 }  // namespace pellucid::protocols

@@ -19,6 +19,10 @@ std::optional<Result> late_bits(Interpreter& t, PyObject* left, PyObject* right,
 // A number and an infinity or NaN, added, subtracted or multiplied: what comes of that is no number that a capture
 // knows anything of.
 std::optional<Result> late_not_finite(Interpreter& t, PyObject* left, PyObject* right, int op);
+// Arithmetic of what item() of a tensor gives behind the graph (region/late_items.h), which may be NaN or infinite too.
+// Nothing: an operation that raises for some of such numbers.
+std::optional<Result> late_arithmetic(Interpreter& t, PyObject* left, PyObject* right, int op);
+std::optional<Result> late_negative(Interpreter& t, PyObject* value);
 // What an f-string makes of its parts.
 std::optional<Result> late_join(Interpreter& t, PyObject* parts);
 

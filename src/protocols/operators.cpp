@@ -137,6 +137,7 @@ bool is_same(Interpreter& t, PyObject* left, PyObject* right) {
 Result binary(Interpreter& t, PyObject* left, PyObject* right, int op) {
   if (std::optional<Result> late = late_binary(t, left, right, op)) return std::move(*late);
   if (region::is_number(left) || region::is_number(right)) {
+    if (std::optional<Result> late = late_arithmetic(t, left, right, op)) return std::move(*late);
     if (std::optional<Result> number = number_binary(t, left, right, op)) return std::move(*number);
     if (std::optional<Result> late = late_bits(t, left, right, op)) return std::move(*late);
     if (std::optional<Result> late = late_not_finite(t, left, right, op)) return std::move(*late);
@@ -490,6 +491,9 @@ Result compare(Interpreter& t, PyObject* left, PyObject* right, int op) {
 
 Result unary(Interpreter& t, PyObject* value, int opcode) {
   if (std::optional<Result> number = number_unary(t, value, opcode)) return std::move(*number);
+  if (static_cast<bytecode::Opcode>(opcode) == bytecode::Opcode::UNARY_NEGATIVE) {
+    if (std::optional<Result> late = late_negative(t, value)) return std::move(*late);
+  }
   t.region.doing = "computes";
   value = t.region.numbers.plain(value);
   value = t.region.shadows.original(value);

@@ -1,6 +1,7 @@
 // Where the program is, as a node of the graph says it.
 #include "base/small_vector.h"
 #include "py/cpython.h"
+#include "py/gil.h"
 #include "region/recorder.h"
 #include "region/region.h"
 
@@ -25,6 +26,14 @@ py::Owned<> graph_module_of(const Frame& frame) {
 }
 
 }  // namespace
+
+std::string words_of_call(const graph::CallSite& where) {
+  const py::Gil gil;  // torch asks without it
+  static PyObject* const text_at = py::import_attr("pellucid.errors", "_text_at").release();
+  const auto offset = py::take(PyLong_FromLong(where.offset));
+  const auto text = py::take(PyObject_CallFunctionObjArgs(text_at, where.code.get(), offset.get(), nullptr));
+  return py::text_of(text.get());
+}
 
 std::shared_ptr<const graph::CallSite> Recorder::call_site() {
   // Innermost user frame first; each level is cached in its frame while that frame stays at the same instruction.

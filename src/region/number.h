@@ -31,6 +31,7 @@ struct Number {
   bool of_floats;                  // it is a float that was read, or computed of one
   bool as_symbol;                  // torch's symbols give the same: of ints that were read, and what the graph gives
   bool as_tensor;                  // tensors of no dimension give the same, bit for bit
+  bool of_tensor;                  // late, and computed of what item() of a tensor gives (late_items.h)
 };
 
 inline PyTypeObject* number_type = nullptr;  // made by initialise_numbers()

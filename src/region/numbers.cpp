@@ -208,6 +208,7 @@ PyObject* Numbers::plain(PyObject* object) {
   if (!is_number(object)) return object;
   Number* number = as_number(object);
   if (number->settled) return number->value;
+  if (number->of_tensor) region_.late_items.refuse(object);
   ++closed_;
   if (number->function != nullptr && number->expr == nullptr) {
     each_operand(number->arguments, [&](PyObject* operand) { (void)plain(operand); });
@@ -281,12 +282,13 @@ py::Owned<> Numbers::computed(PyObject* function, py::Owned<> arguments, py::Own
   }
   constexpr int kDeepest = 500;  // a loop that went on for so long is a region of its own for each value
   int depth = 0;
-  bool of_floats = false, as_symbol = is_exact_on_symbols(function, arguments.get()),
+  bool of_floats = false, of_tensor = false, as_symbol = is_exact_on_symbols(function, arguments.get()),
        as_tensor = is_exact_on_tensors(function);
   each_operand(arguments.get(), [&](PyObject* operand) {
     const Number* number = as_number(operand);
     depth = std::max(depth, number->depth + 1);
     of_floats |= number->of_floats;
+    of_tensor |= number->of_tensor;
     as_symbol &= number->as_symbol;
     as_tensor &= number->as_symbol || number->as_tensor;
   });
@@ -298,6 +300,7 @@ py::Owned<> Numbers::computed(PyObject* function, py::Owned<> arguments, py::Own
   number->arguments = arguments.release();
   number->depth = depth;
   number->of_floats = of_floats;
+  number->of_tensor = of_tensor;
   number->as_symbol = as_symbol;
   number->as_tensor = of_floats && as_tensor && PyFloat_CheckExact(value.get()) != 0;
   return depth < kDeepest ? std::move(made) : py::Owned<>::share(plain(made.get()));
@@ -347,6 +350,8 @@ bool takes(const Region& region, aten::GraphGives what) {
 }  // namespace
 
 bool Numbers::takes_items() const { return takes(region_, aten::GraphGives::Number); }
+
+bool Numbers::takes_late_items() const { return policy.late_items && !asks_to_compute(region_.top); }
 
 const symbolic::Expr* Numbers::given_by_graph(aten::GraphGives what, symbolic::Value hint, std::int64_t least,
                                               std::int64_t most, PyObject* of) {

@@ -53,6 +53,7 @@ class Numbers final : public aten::SizeDecider {
   // stand in a tuple among its arguments.
   py::Owned<> computed(PyObject* function, py::Owned<> arguments, py::Owned<> value, const symbolic::Expr* expr);
   bool takes_items() const;  // what item() of a tensor gives is a number of the graph, asked from where the region is
+  bool takes_late_items() const;  // it may be a late value (late_items.h)
   std::string name_of(std::uint32_t symbol) const;  // where it is read; "u2": the graph gives it
 
   // SizeDecider, for torch's own questions too.

@@ -145,6 +145,7 @@ graph::Node* Recorder::record(graph::Op op, PyObject* target, Args args, PyObjec
   };
   if (std::ranges::any_of(facts.written, is_of_array))
     unsupported(Reason::ArrayInGraph, {{"operation", name_of_target(target)}, {"why", "it writes to an array"}});
+  region_.late_items.keep(facts.written);
   std::vector<graph::Arg> positional;
   for (PyObject* value : args.positional()) positional.push_back(to_arg(value));
   std::vector<std::pair<py::Owned<>, graph::Arg>> keywords;
@@ -237,6 +238,7 @@ void fix_array_sizes(Region& region, PyObject* value) {
 
 Recorder::TorchArguments Recorder::arguments_of(PyObject* target, Args args, bool may_be_open) {
   refuse_read_in_python(region_, target, args);
+  for (PyObject* value : args.values) region_.late_items.refuse_in_graph(value);
   TorchArguments made;
   made.held.reserve(args.values.size());
   const auto is_or_holds_one = [](PyObject* value) {
@@ -397,6 +399,9 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
     const bool needs_data = aten::FakeScope::is_data_dependent(error.value());
     if (needs_data && untouched && !wraps && region_.numbers.policy.runs_as_captured())
       result = known_result(region_, callable, arguments.values, args.size(), args.kwnames);
+    if (needs_data && untouched && !wraps && is_item(target)) {
+      if (auto number = region_.late_items.read(args[0])) return Result::of(std::move(number));
+    }
     const bool again = (arguments.open || stands_in) && untouched && !needs_data && !region_.unbacked.has_refused();
     if (!result && !again) refuse(error);
     if (!result) {
@@ -442,6 +447,7 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
     for (const auto& [tensor, version] : versions) {
       if (aten::version_of(tensor) != version) written.emplace_back(aten::meta_of(tensor).storage, [](const void*) {});
     }
+    region_.late_items.keep(written);
     wrappers.note_writes(written);
     sparse.note_writes(written);
   }

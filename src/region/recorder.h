@@ -19,6 +19,9 @@ namespace pellucid::region {
 
 struct Region;
 
+// The call of the program as it stands there; empty: it has no such words.
+std::string words_of_call(const graph::CallSite& where);
+
 // Levels of torch.func that the region opens. They are the thread's: a region cannot end between.
 struct OpenLevels {
   // The steps of the program's own code that led to levels which were opened first, the last one at the end. The region

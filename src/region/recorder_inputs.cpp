@@ -345,6 +345,7 @@ graph::Arg Recorder::to_arg(PyObject* value) {
     return graph::Arg::of(bodies.here(value));
   }
   if (is_open(value)) return graph::Arg::of(region_.capture->bodies->here(number_node(value)));
+  if (is_number(value)) region_.late_items.refuse_in_graph(value);
   value = region_.numbers.plain(value);
   PyObject* view = region_.shadows.readable(value);
   graph::Arg arg;

@@ -17,6 +17,7 @@
 #include "region/grad_flags.h"
 #include "region/inner_hooks.h"
 #include "region/iterators.h"
+#include "region/late_items.h"
 #include "region/lookups.h"
 #include "region/numbers.h"
 #include "region/provenance.h"
@@ -41,7 +42,8 @@ struct Region {
   std::int64_t steps = 0;            // instructions executed so far
   // The program asks something that objects and frames that are built again answer differently.
   bool cannot_be_built_again = false;
-  // A step of the program before which the region has to end instead, for what was asked behind it; -1: none.
+  // A step of the program before which the region has to end instead, for what was asked behind it; -1: none. The next
+  // region begins with it.
   std::int64_t ends_before = -1;
   std::int64_t outside_writes = 0;    // how often something that existed before was changed, or a later call asked for
   std::int64_t reads_of_written = 0;  // how often something that existed before and was changed was read
@@ -54,6 +56,7 @@ struct Region {
   Reads reads{*this};
   Lookups lookups{*this};
   Unbacked unbacked{*this};
+  LateItems late_items{*this};
   Numbers numbers{*this};
   AttributeWrites attributes{*this};
   Iterators iterators{*this};

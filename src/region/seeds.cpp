@@ -32,6 +32,8 @@ void Seeds::add_below(PyObject* value, PathHash path, int depth) {
     const Number* number = as_number(value);
     if (is_open(value) && !numbers.space().simplify(number->expr)->is_constant())
       found_.push_back({path, number->expr->type == symbolic::Type::Float});
+    const bool is_float = PyFloat_CheckExact(number->value) != 0;
+    if (number->of_tensor && (is_float || PyLong_CheckExact(number->value))) found_.push_back({path, is_float});
   } else if (PyTuple_CheckExact(value) || PyList_CheckExact(value)) {
     const std::size_t before = found_.size();
     for (Py_ssize_t i = 0; depth < kDeepest && i < PySequence_Fast_GET_SIZE(value); ++i)
@@ -97,7 +99,6 @@ void Seeds::open(Region& region, PyObject* object) {
 }
 
 std::vector<Seeds::Changing> Seeds::take() {
-  if (region_.numbers.symbols_.empty()) return {};
   add_what_was_read();
   return std::move(found_);
 }

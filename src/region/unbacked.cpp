@@ -5,7 +5,6 @@
 
 #include "aten/aten.h"
 #include "guards/condition.h"
-#include "py/gil.h"
 #include "region/known_elements.h"
 #include "region/objects.h"
 #include "region/region.h"
@@ -96,15 +95,10 @@ std::string Unbacked::text_of(const Expr* expr) const {
 namespace {
 
 // The call of the program that gives a number, as it stands there; empty: it has no such words.
-std::string words_of_call(Region& region, const Expr* symbol) {
+std::string words_of_giver(Region& region, const Expr* symbol) {
   const graph::Node* node = node_giving(region, symbol);
   if (node == nullptr || node->where == nullptr) return {};
-  const py::Gil gil;  // torch asks without it
-  static PyObject* const text_at = py::import_attr("pellucid.errors", "_text_at").release();
-  const graph::CallSite& where = *node->where;
-  const auto offset = py::take(PyLong_FromLong(where.offset));
-  const auto text = py::take(PyObject_CallFunctionObjArgs(text_at, where.code.get(), offset.get(), nullptr));
-  return py::text_of(text.get());
+  return words_of_call(*node->where);
 }
 
 void collect_symbols(const Expr* expr, std::unordered_map<std::uint32_t, const Expr*>& out) {
@@ -121,7 +115,7 @@ std::string words_of(const Expr* expr, Region& region) {
   return symbolic::print(expr, [&](std::uint32_t symbol) {
     std::string name = region.numbers.name_of(symbol);
     if (!name.starts_with('u')) return name;
-    if (std::string words = words_of_call(region, symbols.at(symbol)); !words.empty()) return words;
+    if (std::string words = words_of_giver(region, symbols.at(symbol)); !words.empty()) return words;
     const auto at = std::ranges::find(seen, name);
     const auto count = at - seen.begin();
     if (at == seen.end()) seen.push_back(name);

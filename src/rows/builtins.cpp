@@ -167,7 +167,8 @@ Result number(Interpreter& t, PyObject* f, Args args) {
     const std::string name = reinterpret_cast<PyTypeObject*>(f)->tp_name;
     const Cat cat = region::cat_of(args[0]);
     if (cat == Cat::Tensor) {
-      const bool is_number = !region::is_subclassed(args[0]) && protocols::gives_item(t, args[0]);
+      const bool is_number = !region::is_subclassed(args[0]) &&
+                             (protocols::gives_item(t, args[0]) || t.region.late_items.may_read_as(f, args[0]));
       if (!is_number) unsupported(Reason::DataDependent, {{"operation", name + "() of a tensor"}});
       PyObject* values[] = {f, args[0]};
       return protocols::call_polyfill(t, "item_as", values);

@@ -385,14 +385,14 @@ Result parameter(Interpreter& t, PyObject* f, Args args) {
 }
 
 // A list of many numbers is one step of the interpreter at a break, and would be a node for each in the graph, which is
-// taken only where everything that depends on values is asked for.
+// taken only where everything that depends on values is asked for. What is read behind the graph is read one by one.
 bool is_long_list(const region::NumberPolicy& policy, PyObject* tensor) {
-  constexpr std::int64_t kMost = 64;
-  if (!policy.runs_as_captured() || policy.dynamic_output_shapes) return false;
+  const std::int64_t most = policy.late_items ? 16 : 64;
+  if (!(policy.runs_as_captured() || policy.late_items) || policy.dynamic_output_shapes) return false;
   if (region::cat_of(tensor) != Cat::Tensor || region::is_subclassed(tensor)) return false;
   std::int64_t count = 1;
   for (const std::int64_t size : aten::meta_of(tensor).sizes) count *= size;
-  return count > kMost;
+  return count > most;
 }
 
 Result tolist(Interpreter& t, PyObject* f, Args args) {
@@ -412,7 +412,8 @@ Result tolist(Interpreter& t, PyObject* f, Args args) {
     const aten::OpenShape shape = t.region.recorder.fakes().open_shape(args[0]);
     for (const symbolic::Expr* size : shape.sizes) t.region.unbacked.refuse_if_named(size);
   }
-  if (!policy.scalar_outputs || !only_positional(args, 1, 1) || is_long_list(policy, args[0]))
+  const bool gives_items = policy.scalar_outputs || (args.size() == 1 && t.region.late_items.may_read(args[0]));
+  if (!gives_items || !only_positional(args, 1, 1) || is_long_list(policy, args[0]))
     unsupported(Reason::DataDependent, {{"operation", describe(f)}});
   return protocols::call_polyfill(t, "tolist_of", args.values);
 }

@@ -84,6 +84,18 @@ trace::BreakInfo stop_at_end(PyFunctionObject* function, const GraphBreak& later
   return stop;
 }
 
+trace::BreakInfo copy_of(const trace::BreakInfo& stop) {
+  trace::BreakInfo copy;
+  copy.reason = stop.reason;
+  copy.message = stop.message;
+  copy.hint = stop.hint;
+  copy.thrown_at = stop.thrown_at;
+  copy.is_error = stop.is_error;
+  for (const auto& frame : stop.stack) copy.stack.push_back({frame.code.copy(), frame.offset, frame.line});
+  copy.exception = stop.exception.copy();
+  return copy;
+}
+
 // "__compiled_fn_3"; of a region that starts behind a break "__resume_at_26_4", the offset where it goes on. One
 // counter for both.
 std::string region_name(const region::Capture& capture, int number) {
@@ -411,7 +423,7 @@ Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph
   const ToldCompile told(function, cache, fullgraph);
   std::int64_t leaves_before = -1;
   std::int64_t function_views_before = -1;
-  std::int64_t ends_before = -1;
+  std::optional<EndsBefore> end;
   std::vector<std::int64_t> hooks_behind;
   bool follows_modes = aten::in_function_mode_of_user();
   const auto with = [&](bool constants) {
@@ -424,13 +436,18 @@ Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph
           how_far.function_views_before = function_views_before;
           how_far.hooks_behind = hooks_behind;
           how_far.follows_modes = follows_modes;
-          if (ends_before >= 0 && (how_far.steps < 0 || how_far.steps > ends_before)) how_far.steps = ends_before;
+          if (end && (how_far.steps < 0 || how_far.steps >= end->step)) {
+            how_far.steps = end->step;
+            how_far.begins_there = true;
+          }
           trace::Outcome outcome = capture(how_far, constants);
           if (outcome.capture && loads_compiler(cache.key().backend, *outcome.capture)) {
             tell_restart("the backend has been loaded, and classes may be instances of others now");
             outcome = capture(how_far, constants);
           }
-          if (outcome.ends_before >= 0 && how_far.may_end_early) throw EndsBefore{outcome.ends_before};
+          if (outcome.ends_before >= 0 && how_far.may_end_early && !outcome.stop.is_error)
+            throw EndsBefore{outcome.ends_before, std::make_shared<const trace::BreakInfo>(copy_of(outcome.stop))};
+          if (end && outcome.stopped && outcome.steps == end->step) outcome.stop = copy_of(*end->stop);
           if (outcome.needs_modes) throw ModesMatter{};
           if (outcome.needs_constants && !constants) throw NotForOpenNumbers{false};
           return outcome;
@@ -445,9 +462,9 @@ Attempt attempt_or_warn(PyFunctionObject* function, Cache& cache, bool fullgraph
       } catch (const FunctionIsLost& function) {
         tell_restart("a view that an autograd.Function makes leaves the region, which ends before it is made");
         function_views_before = function.step;
-      } catch (const EndsBefore& end) {
-        tell_restart("a tensor gets a hook, and the region ends before it is used");
-        ends_before = end.step;
+      } catch (const EndsBefore& earlier) {
+        tell_restart("what comes later asks for a region that ends before it");
+        end = earlier;
       } catch (const HookNotInside& hook) {
         tell_restart("the backward of a compiled graph would not call a hook as eager code does");
         hooks_behind.push_back(hook.step);
@@ -506,6 +523,7 @@ region::NumberPolicy number_policy(const Cache& cache, bool fullgraph, bool cons
           .marks_are_kept = config_number("allow_ignore_mark_dynamic") == 0,
           .scalar_outputs = may && (fullgraph || as_captured || config_number("capture_scalar_outputs") != 0),
           .dynamic_output_shapes = may && (fullgraph || config_number("capture_dynamic_output_shape_ops") != 0),
+          .late_items = !as_captured && !fullgraph && config_number("capture_scalar_outputs") == 0,
           .value_checks = cache.takes_unbacked,
           .takes_coo = has_mark(backend, "takes_coo"),
           .is_last = automatic && cache.numbers.has_open() && !has_mark(backend, "has_no_limit") &&

@@ -1,6 +1,11 @@
 // What asks for another capture of the same call: thrown where it is found out, caught where captures are started.
 #pragma once
 #include <cstdint>
+#include <memory>
+
+namespace pellucid::trace {
+struct BreakInfo;
+}
 
 namespace pellucid::runtime {
 
@@ -32,9 +37,10 @@ struct HookNotInside {
   std::int64_t step;
 };
 
-// What comes behind that step asks for a region that ends before it.
+// What comes behind that step, and why it stops the region there, asks for one that ends before it.
 struct EndsBefore {
   std::int64_t step;
+  std::shared_ptr<const trace::BreakInfo> stop;
 };
 
 // The program asks for the modes of torch functions, which a capture follows all or none.

@@ -165,13 +165,13 @@ py::Owned<> go_on(Cache& root, PyFunctionObject* function, const frames::Shape& 
   const frames::Shape* led_here = &exit;
   std::shared_ptr<const frames::Shape> led_here_held;
   py::Owned<> before = py::Owned<>::share(root.object);  // the cache of that region
-  bool at_will = exit.at_will;
+  bool at_will = exit.at_will, begins_there = exit.begins_there;
   const py::EvalFrame evaluator = py::eval_frame();
   const bool steps = py::steps_through_regions && py::has_trace_function();  // what a step turns on is in its frame
   for (;;) {
     bool gives_any_number = false;
     if (at_will && begins_with_call(state)) {
-    } else if (at_will && !frames::has_rule(state)) {
+    } else if (begins_there || (at_will && !frames::has_rule(state))) {
       frames::rewind(state);
     } else {
       gives_any_number = asks_for_any_number(state.frames.back());
@@ -219,6 +219,7 @@ py::Owned<> go_on(Cache& root, PyFunctionObject* function, const frames::Shape& 
     led_here_held = next, led_here = next.get();
     before = held.copy();
     at_will = next->at_will;
+    begins_there = next->begins_there;
     Py_DECREF(result);
   }
 }

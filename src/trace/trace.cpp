@@ -45,7 +45,7 @@ BreakInfo describe(const GraphBreak& stop, Executor& executor) {
 }
 
 // The live values of the open frames in one tuple, and where they stand.
-py::Owned<> live_values(Executor& executor, const frames::State& state, bool at_will) {
+py::Owned<> live_values(Executor& executor, const frames::State& state, bool at_will, bool begins_there) {
   auto values = frames::values_of(state);
   values.front() = Py_None;  // the outermost frame's function is whichever is called
   auto tuple = py::take(PyTuple_New(static_cast<Py_ssize_t>(values.size())));
@@ -53,6 +53,7 @@ py::Owned<> live_values(Executor& executor, const frames::State& state, bool at_
     PyTuple_SET_ITEM(tuple.get(), static_cast<Py_ssize_t>(i), Py_NewRef(values[i]));
   frames::Shape shape = frames::shape_of(state);
   shape.at_will = at_will;
+  shape.begins_there = begins_there;
   region::Seeds seeds(executor.region);
   const auto names = frames::value_names(state);
   for (std::size_t i = 1; i < values.size(); ++i) seeds.add(values[i], names[i]);
@@ -149,7 +150,8 @@ Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject
       std::erase(outcome.earlier, executor.region.steps);  // that is here
       try {
         const bool at_will = extent.at_will && executor.region.steps >= extent.steps;
-        finish(live_values(executor, live, at_will || stop.reason() == Reason::RegionTooLong));
+        const bool begins_there = extent.begins_there && executor.region.steps == extent.steps;
+        finish(live_values(executor, live, at_will || stop.reason() == Reason::RegionTooLong, begins_there));
         outcome.capture->after = after;
       } catch (const GraphBreak& other) {  // not so either: `stop` is what counts
         outcome.capture.reset();

@@ -52,6 +52,7 @@ struct Extent {
   bool may_end_early = false;  // see capture()
   std::int64_t steps = -1;     // the region ends before its step of this number; -1: as far as it can be followed
   bool at_will = false;        // the program need not stop there: the first step from that one on where it can be told
+  bool begins_there = false;   // the next region begins with the step before which this one ends
   std::int64_t leaves_before = -1;          // Recorder::leaves_before
   std::int64_t function_views_before = -1;  // BodyRecorder::function_views_before
   std::vector<std::int64_t> hooks_behind;   // InnerHooks::behind
