@@ -25,7 +25,7 @@ class LateItems {
   py::Owned<> read(PyObject* tensor);
   // A node that writes this memory comes next: what is read of it behind the graph is copied before that.
   void keep(const std::vector<aten::HeldStorage>& written);
-  // A node would take the value: where there is such a number in it, the region ends before the program comes here.
+  // A node would take the value: where there is such a number in it, the region ends before this step of the program.
   void refuse_in_graph(PyObject* value);
   // Somebody looks at such a number.
   [[noreturn]] void refuse(PyObject* number);

@@ -260,6 +260,7 @@ Result dict(Interpreter& t, PyObject* f, Args args) {
 bool plain_elements(Interpreter& t, PyObject* tuple) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
     PyObject*& slot = reinterpret_cast<PyTupleObject*>(tuple)->ob_item[i];
+    if (region::is_number(slot) && region::as_number(slot)->of_tensor) return false;
     if (region::is_number(slot) && !region::is_open(slot)) Py_SETREF(slot, Py_NewRef(t.region.numbers.plain(slot)));
     PyObject* item = slot;
     const Cat cat = region::cat_of(item);

@@ -20,14 +20,23 @@ def described(value):
     return type(value), repr(value)
 
 
+def is_close(a, b):
+    """Inductor's kernels round otherwise."""
+    if isinstance(a, (tuple, list)):
+        return type(a) is type(b) and len(a) == len(b) and all(map(is_close, a, b))
+    if isinstance(a, float):
+        return type(b) is float and math.isclose(a, b, rel_tol=1e-3, abs_tol=1e-3)
+    return torch.allclose(a, b) if isinstance(a, torch.Tensor) else described(a) == described(b)
+
+
 def graphs_of(f, *calls, backend="aot_eager"):
     """How many graphs these calls make, which give what they give in eager."""
     counting = CountingOf(backend)
     compiled = pellucid.compile(f, backend=counting)
     for args in calls:
         given = copy.deepcopy(args), copy.deepcopy(args)
-        assert described(compiled(*given[0])) == described(f(*given[1]))
-        assert described(given[0]) == described(given[1])
+        got, wanted = (compiled(*given[0]), given[0]), (f(*given[1]), given[1])
+        assert is_close(got, wanted) if backend == "inductor" else described(got) == described(wanted)
     return counting.count
 
 
@@ -146,8 +155,9 @@ def test_the_reason_names_the_call():
         y = x.cos()
         return y * total
 
-    report = pellucid.explain(pellucid.compile(f, backend="aot_eager"), torch.ones(3))
-    assert "x.sum().item()" in str(report.breaks[0])
+    compiled = pellucid.compile(f, backend="aot_eager")
+    assert torch.equal(compiled(torch.ones(3)), f(torch.ones(3)))
+    assert "x.sum().item()" in str(pellucid.break_reasons(compiled)[0])
 
 
 @pytest.mark.parametrize("compared", ["n != n", "n == n", "math.isnan(n)", "n < 1", "not n", "int(n)", "1 / n", "n ** 2"])
@@ -181,7 +191,8 @@ def test_several_elements_raise_as_in_eager():
 
 def test_what_is_kept_from_call_to_call():
     class Meter:
-        total = 0.0
+        def __init__(self):
+            self.total = 0.0
 
     meters = Meter(), Meter()
 
