@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "codegen/walk.h"
+#include "region/number.h"
 #include "region/types.h"
 
 namespace pellucid::codegen {
@@ -229,7 +230,10 @@ void choose_locals(Plan& plan) {
         depth = std::max(depth, nesting[static_cast<std::size_t>(part.index)] + 1);
       }
     });
-    fresh.named = fresh.uses != 1 || !fresh.fill.empty() || depth >= kMaxNesting;
+    // A deferred call could write the memory of an input whose number is read.
+    const bool reads_tensor = region::is_number(fresh.original) && region::as_number(fresh.original)->of_tensor;
+    const bool comes_first = reads_tensor && !plan.effects.empty();
+    fresh.named = fresh.uses != 1 || !fresh.fill.empty() || depth >= kMaxNesting || comes_first;
   }
   std::erase_if(plan.order, [&](int id) { return !plan.fresh[static_cast<std::size_t>(id)].named; });
 }

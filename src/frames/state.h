@@ -61,7 +61,7 @@ struct Shape {
     bool of_generator, handles, has_object;
   };
   std::vector<Frame> frames;
-  bool at_will = false;  // nothing is in the way of the next instruction: a region could begin with it
+  bool at_will = false;       // nothing is in the way of the next instruction: a region could begin with it
   bool begins_there = false;  // the next region does begin with it, whichever it is
   // Numbers and sizes below these values that may be others at the next call: hashes of their paths from where the next
   // region begins (region/seeds.h).

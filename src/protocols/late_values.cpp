@@ -288,12 +288,12 @@ bool is_term(PyObject* operand) {
   symbolic::Value known;
   if (!is_of_tensor(operand)) {
     const bool is_late = region::is_late(operand);
-    return !is_late && (PyFloat_CheckExact(value) || (PyLong_CheckExact(value) && guards::is_symbolic_value(value, &known)));
+    return !is_late &&
+           (PyFloat_CheckExact(value) || (PyLong_CheckExact(value) && guards::is_symbolic_value(value, &known)));
   }
   static const std::unordered_set<PyObject*> functions = [] {
-    std::unordered_set<PyObject*> made{reinterpret_cast<PyObject*>(&PyFloat_Type),
-                                       held_function("builtins", "abs"), held_function("builtins", "round"),
-                                       held_function("operator", "neg")};
+    std::unordered_set<PyObject*> made{reinterpret_cast<PyObject*>(&PyFloat_Type), held_function("builtins", "abs"),
+                                       held_function("builtins", "round"), held_function("operator", "neg")};
     for (const char* name : {"add", "sub", "mul", "truediv", "floordiv", "mod"})
       made.insert(held_function("operator", name));
     return made;

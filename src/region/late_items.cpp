@@ -78,8 +78,9 @@ PyObject* tensor_of(PyObject* number) {
 }  // namespace
 
 bool LateItems::may_read(PyObject* tensor) const {
-  if (!region_.numbers.takes_late_items() || region_.capture->bodies->is_open() || aten::is_below_transform())
-    return false;
+  // What code of torch computes with is a number of the graph.
+  if (!region_.numbers.policy.late_items || asks_to_compute(region_.top)) return false;
+  if (region_.capture->bodies->is_open() || aten::is_below_transform()) return false;
   return cat_of(tensor) == Cat::Tensor && aten::is_plain_tensor(tensor) && !is_subclassed(tensor) &&
          aten::layout_kind(tensor) == aten::Layout::Strided && stand_in_of(tensor) != nullptr;
 }

@@ -327,8 +327,6 @@ void Numbers::add_place(PyCodeObject* code, int offset, std::string operation) {
   places_.push_back(std::move(why));
 }
 
-namespace {
-
 // torch's optimizers read tensors of one element only to compute how far they step, and its batch norms to compute a
 // momentum: what they ask is a number in the graph, whatever is said of item() in the program.
 bool asks_to_compute(const Frame* frame) {
@@ -336,6 +334,8 @@ bool asks_to_compute(const Frame* frame) {
   while (frame != nullptr && frame->hidden) frame = frame->back.get();
   return frame != nullptr && (is_of_torch_optim(frame->code.get()) || is_of_batch_norms(frame->code.get()));
 }
+
+namespace {
 
 // A backend that runs graphs as they are has all that Python has: sizes that are found are numbers like any other.
 bool takes(const Region& region, aten::GraphGives what) {
@@ -350,8 +350,6 @@ bool takes(const Region& region, aten::GraphGives what) {
 }  // namespace
 
 bool Numbers::takes_items() const { return takes(region_, aten::GraphGives::Number); }
-
-bool Numbers::takes_late_items() const { return policy.late_items && !asks_to_compute(region_.top); }
 
 const symbolic::Expr* Numbers::given_by_graph(aten::GraphGives what, symbolic::Value hint, std::int64_t least,
                                               std::int64_t most, PyObject* of) {

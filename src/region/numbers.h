@@ -19,6 +19,7 @@
 
 namespace pellucid::region {
 
+struct Frame;
 struct Region;
 
 class Numbers final : public aten::SizeDecider {
@@ -53,7 +54,6 @@ class Numbers final : public aten::SizeDecider {
   // stand in a tuple among its arguments.
   py::Owned<> computed(PyObject* function, py::Owned<> arguments, py::Owned<> value, const symbolic::Expr* expr);
   bool takes_items() const;  // what item() of a tensor gives is a number of the graph, asked from where the region is
-  bool takes_late_items() const;  // it may be a late value (late_items.h)
   std::string name_of(std::uint32_t symbol) const;  // where it is read; "u2": the graph gives it
 
   // SizeDecider, for torch's own questions too.
@@ -104,6 +104,9 @@ class Numbers final : public aten::SizeDecider {
   std::size_t closed_ = 0;             // how many Numbers have become their values
   bool settling_ = false;
 };
+
+// Whether code of torch asks for a number of a tensor which it computes with, as its optimizers do.
+bool asks_to_compute(const Frame* frame);
 
 // What is decided in a call that nothing comes of is none of the region's, which ends before it. A Number that has
 // become its value meanwhile stays that: then nothing is taken back.

@@ -160,7 +160,9 @@ def test_the_reason_names_the_call():
     assert "x.sum().item()" in str(pellucid.break_reasons(compiled)[0])
 
 
-@pytest.mark.parametrize("compared", ["n != n", "n == n", "math.isnan(n)", "n < 1", "not n", "int(n)", "1 / n", "n ** 2"])
+@pytest.mark.parametrize(
+    "compared", ["n != n", "n == n", "math.isnan(n)", "n < 1", "not n", "int(n)", "1 / n", "n ** 2"]
+)
 def test_what_looks_at_one_sees_the_number_itself(compared):
     code = f"def f(x):\n    n = (x * 2).sum().item()\n    y = x + 1\n    return {compared}, y"
     names = {"math": math}
