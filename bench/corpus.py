@@ -325,9 +325,7 @@ def _note(result: Result) -> str:
     for backend in result.more_graphs:
         # The peer leaves out whole functions, and hands on graphs of no operator.
         ours, theirs = result.run(backend).ops, result.peer(backend).ops
-        notes.append(
-            f"with {backend} more graphs than the peer, of {ours} operators in all; the peer's have {theirs}"
-        )
+        notes.append(f"with {backend} more graphs than the peer, of {ours} operators in all; the peer's have {theirs}")
     notes += result.run("eager").breaks[:1]
     return "; ".join(_cell(note) for note in notes)
 

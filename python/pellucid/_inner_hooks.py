@@ -1,8 +1,8 @@
 """Hooks of autograd on tensors inside of a compiled graph: an operator of its backward graph calls them.
 
 A compiler's function gives gradients to its inputs alone, so no hook hears of the gradient of what it computes between.
-`torch.ops.pellucid.hooked` is the identity there, whose backward is the operator `run_hooks`: opaque to the compiler, it calls
-what has been registered for this very call. `hooked_all` and `run_all_hooks` are the same for the inputs, or the
+`torch.ops.pellucid.hooked` is the identity there, whose backward is the operator `run_hooks`: opaque to the compiler, it
+calls what has been registered for this very call. `hooked_all` and `run_all_hooks` are the same for the inputs, or the
 outputs, of a module with backward hooks. A tensor of one number, the key, says what that is. The graph makes it
 (`new_hooks`), gives it to the code behind the graph, which registers the hooks, and saves it for the backward pass.
 """
@@ -37,8 +37,8 @@ class _Hooks(bytearray):
 _HOOKS: weakref.WeakValueDictionary[int, _Hooks] = weakref.WeakValueDictionary()
 _NUMBERS = itertools.count()
 _UNTIL_RUN: dict[int, _Hooks] = {}
-"""Of calls where functions of the program save tensors (`saved_tensors_hooks`): a copy of the key, perhaps, that does not have its
-memory. They live until the pass has run, which need not be."""
+"""Of calls where functions of the program save tensors (`saved_tensors_hooks`): a copy of the key, perhaps, that does not
+have its memory. They live until the pass has run, which need not be."""
 
 
 def _new_hooks() -> torch.Tensor:
@@ -51,8 +51,8 @@ def _new_hooks() -> torch.Tensor:
     return torch.frombuffer(hooks, dtype=torch.int64)
 
 
-# ---- what a compiler sees. It gets copies, since a view would have the gradients of its base: results that are views are
-# made of that.
+# ---- what a compiler sees. It gets copies, since a view would have the gradients of its base: results that are views
+# are made of that.
 
 
 class _Hooked(torch.autograd.Function):
@@ -87,9 +87,9 @@ class _HookedAll(torch.autograd.Function):
         return None, *torch.ops.pellucid.run_all_hooks(*ctx.saved_tensors, filled, is_there)
 
 
-# ---- what runs in the backward pass: the program's hooks in a small pass of their own, so that autograd itself hands them
-# on what it hands on, and refuses what it refuses. What hooks get and give keeps its memory, and so does the graph:
-# neither has that of the other.
+# ---- what runs in the backward pass: the program's hooks in a small pass of their own, so that autograd itself hands
+# them on what it hands on, and refuses what it refuses. What hooks get and give keeps its memory, and so does the
+# graph: neither has that of the other.
 
 
 def _hooks_to_run(key: torch.Tensor) -> _Hooks:
@@ -108,7 +108,8 @@ def _run_hooks(key: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
         leaf = torch.empty_like(gradient).requires_grad_()
         passed = leaf.view_as(leaf)
     passed._backward_hooks = hooks.by_name  # as register_hook() does it
-    passed.grad_fn._register_hook_dict(passed)
+    node: Any = passed.grad_fn
+    node._register_hook_dict(passed)
     (value,) = torch.autograd.grad(passed, leaf, _copy(gradient))
     return result.copy_(value)
 
@@ -148,7 +149,7 @@ def _is_asked_for(nodes: list[Any]) -> bool:
     function of a compiler computes all gradients."""
     for node in nodes:
         try:
-            if torch._C._will_engine_execute_node(node):  # type: ignore[attr-defined]
+            if torch._C._will_engine_execute_node(node):
                 return True
         except RuntimeError:  # torch.autograd.grad() with respect to this very leaf
             return True
@@ -160,7 +161,7 @@ def _is_asked_for(nodes: list[Any]) -> bool:
 
 
 def register_hook(tensors: tuple[torch.Tensor, ...], hook: Callable, handle: RemovableHandle) -> None:
-    """`torch.Tensor.register_hook`; `handle` is what the program got for it, made without what only the registration tells."""
+    """`torch.Tensor.register_hook`; `handle` is what the program got for it, without what only the registration tells."""
     hooks = _hooks_of(tensors)
     made = RemovableHandle(hooks.by_name)
     hooks.by_name[made.id] = hook
@@ -188,7 +189,7 @@ def _hooks_of(tensors: tuple[torch.Tensor, ...]) -> _Hooks:
 
 @functools.cache
 def operators() -> tuple[Any, Any, Any]:
-    """`new_hooks`, `hooked` and `hooked_all` of torch.ops.pellucid, made when the first one is asked for: torch takes its time."""
+    """`new_hooks`, `hooked` and `hooked_all` of torch.ops.pellucid, made when one is asked for: torch takes its time."""
     library = torch.library.Library("pellucid", "FRAGMENT")
     _LIBRARIES.append(library)
     fit = torch.Tag.pt2_compliant_tag

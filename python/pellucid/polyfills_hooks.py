@@ -22,17 +22,17 @@ def hook_later(function, tensors, *arguments):
 
 def hook_inside(tensor, hook):
     """What a hook is hung on that an operator of the graph calls. None: it waits for the graph."""
-    return None
+    return
 
 
 def pass_inside(tensors):
     """The tensors of a module behind an operator of the graph that calls its hooks. None: the graph has torch's own node."""
-    return None
+    return
 
 
 def pass_key(tensor):
     """Of the first of those: what the hooks are hung on. None: torch's own node."""
-    return None
+    return
 
 
 def register_hook(self, hook):

@@ -155,6 +155,7 @@ BackwardPath backward_path(const std::vector<PyObject*>& fakes) {
 std::vector<bool> leads_to(PyObject* fake, const std::vector<PyObject*>& others) {
   std::vector<bool> found(others.size());
   std::vector<c10::intrusive_ptr<autograd::Node>> wanted;
+  wanted.reserve(others.size());
   for (PyObject* other : others) wanted.push_back(edge_of(THPVariable_Unpack(other)));
   walk({fake}, [&](const auto& node) {
     for (std::size_t i = 0; i < wanted.size(); ++i) found[i] = found[i] || wanted[i] == node;

@@ -14,8 +14,8 @@ namespace {
 
 // new_hooks() and hooked() of torch.ops.pellucid.
 PyObject* operators() {
-  static PyObject* const both = py::take(PyObject_CallNoArgs(py::import_attr("pellucid._inner_hooks", "operators").get()))
-                                    .release();
+  static PyObject* const both =
+      py::take(PyObject_CallNoArgs(py::import_attr("pellucid._inner_hooks", "operators").get())).release();
   return both;
 }
 
@@ -56,7 +56,8 @@ bool InnerHooks::can_pass(PyObject* tensor) const {
 // An object from outside knows of no tensor of this call. A function that the region makes knows what its cells hold.
 bool InnerHooks::is_from_elsewhere(PyObject* hook) const {
   if (region_.provenance.is_outside(hook)) return true;
-  if (PyCFunction_Check(hook)) return PyCFunction_GET_SELF(hook) && region_.provenance.is_outside(PyCFunction_GET_SELF(hook));
+  if (PyCFunction_Check(hook))
+    return PyCFunction_GET_SELF(hook) && region_.provenance.is_outside(PyCFunction_GET_SELF(hook));
   if (PyMethod_Check(hook)) return region_.provenance.is_outside(PyMethod_GET_SELF(hook));
   if (!PyFunction_Check(hook) || PyFunction_GetDefaults(hook) != nullptr || PyFunction_GetKwDefaults(hook) != nullptr)
     return false;
@@ -100,10 +101,11 @@ py::Owned<> InnerHooks::key_for(PyObject* tensor, PyObject* hook) {
     key = new_key();
     PyObject* args[] = {tensor, key.get()};
     const auto passed = region_.recorder.torch_call(graph::Op::CallFunction, pass, pass, Args{args, nullptr}).value;
-    region_.recorder.stand_for(tensor, passed.get());
+    region_.recorder.give(fake, region_.recorder.node_of(passed.get()));  // from here on
     hooked_.push_back({py::Owned<>::share(tensor), key.copy()});
-    auto& hooked = region_.capture->hooked_inside.emplace_back(region_.steps, py::Owned<>::share(fake), false);
+    HookedInside hooked{region_.steps, py::Owned<>::share(fake), false, {}};
     hooked.passed.emplace_back(hooked.fake.copy(), py::Owned<>::share(region_.recorder.fake_or_itself(passed.get())));
+    region_.capture->hooked_inside.push_back(std::move(hooked));
     region_.deferred.note_hooked(tensor);
   }
   return with_inputs(key.get(), fake);
@@ -122,7 +124,8 @@ py::Owned<> InnerHooks::with_inputs(PyObject* key, PyObject* fake) const {
 
 py::Owned<> InnerHooks::pass_all(PyObject* tensors) {
   if (!allowed()) return {};
-  std::vector<PyObject*> given(PySequence_Fast_ITEMS(tensors), PySequence_Fast_ITEMS(tensors) + PyTuple_GET_SIZE(tensors));
+  std::vector<PyObject*> given(PySequence_Fast_ITEMS(tensors),
+                               PySequence_Fast_ITEMS(tensors) + PyTuple_GET_SIZE(tensors));
   const auto has_gradients = [&](PyObject* tensor) {
     return aten::meta_of(region_.recorder.lift(tensor).get()).requires_grad;
   };
@@ -132,7 +135,8 @@ py::Owned<> InnerHooks::pass_all(PyObject* tensors) {
   PyObject* args[] = {key.get(), tensors};
   auto passed = region_.recorder.torch_call(graph::Op::CallFunction, pass, pass, Args{args, nullptr}).value;
   const auto results = items_now(passed.get());
-  HookedInside hooked{region_.steps, py::Owned<>::share(region_.recorder.fake_or_itself(results.front().get())), true, {}};
+  HookedInside hooked{
+      region_.steps, py::Owned<>::share(region_.recorder.fake_or_itself(results.front().get())), true, {}};
   for (std::size_t i = 0; i < given.size(); ++i) {
     PyObject* result = results[i].get();
     region_.deferred.note_hooked(given[i]);
@@ -207,7 +211,9 @@ bool are_in_a_row(PyObject* one, PyObject* other) {
 
 std::int64_t first_not_as_eager(const Capture& capture) {
   for (auto hooked = capture.hooked_inside.begin(); hooked != capture.hooked_inside.end(); ++hooked) {
-    const auto is_apart = [&](const HookedInside& other) { return !are_in_a_row(hooked->fake.get(), other.fake.get()); };
+    const auto is_apart = [&](const HookedInside& other) {
+      return !are_in_a_row(hooked->fake.get(), other.fake.get());
+    };
     if (shows_copies(capture, *hooked) || is_result(capture, *hooked) ||
         !all_results_lead_to(capture, hooked->fake.get()) ||
         std::any_of(capture.hooked_inside.begin(), hooked, is_apart))

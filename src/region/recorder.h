@@ -65,8 +65,6 @@ class Recorder {
   graph::Node* record(graph::Op op, PyObject* target, Args args, PyObject* example, bool impure,
                       bool may_raise = false);
   void give(PyObject* value, graph::Node* node);  // the node computes this tensor or array
-  // A tensor of the region is from here on what the node of the other one gives.
-  void stand_for(PyObject* tensor, PyObject* other) { set_node(fake_or_itself(tensor), node_of(other)); }
   // A node computes these; gives what they are to the program.
   py::Owned<> unpack(PyObject* value, graph::Node* owner, const std::shared_ptr<const graph::CallSite>& site);
 

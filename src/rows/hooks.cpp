@@ -18,7 +18,8 @@ bool is_written_in_graph(Interpreter& t, PyObject* tensor, PyObject* fake) {
   const void* storage = aten::meta_of(fake).storage;
   const graph::Node* made = t.region.recorder.node_of(tensor);
   return std::ranges::any_of(t.region.capture->graph.nodes(), [&](const graph::Node* node) {
-    return node != made && std::ranges::any_of(node->written, [&](const auto& written) { return written.get() == storage; });
+    return node != made &&
+           std::ranges::any_of(node->written, [&](const auto& written) { return written.get() == storage; });
   });
 }
 
@@ -49,8 +50,8 @@ void check_hooked(Interpreter& t, PyObject* tensor) {
 // hook_inside(tensor, hook): what the hook is hung on where it can be called inside of the graph; None.
 Result hook_inside(Interpreter& t, PyObject*, Args args) {
   const bool waits = t.region.numbers.policy.runs_as_captured() || t.region.provenance.is_outside(args[0]);
-  if (waits || region::cat_of(args[0]) != Cat::Tensor || region::is_subclassed(args[0]) ||
-      aten::is_below_transform() || t.region.capture->bodies->is_open() || !t.region.audits.empty() ||
+  if (waits || region::cat_of(args[0]) != Cat::Tensor || region::is_subclassed(args[0]) || aten::is_below_transform() ||
+      t.region.capture->bodies->is_open() || !t.region.audits.empty() ||
       is_written_in_graph(t, args[0], t.region.recorder.lift(args[0]).get()))
     return Result::none();
   auto key = t.region.inner_hooks.key_for(args[0], args[1]);

@@ -95,7 +95,7 @@ bool is_constraint_violation(const py::PythonError& error) {
 }
 
 template <class Run>
-Outcome outcome_of(Executor& executor, Extent extent, const std::vector<PyObject*>& taken, Run&& run) {
+Outcome outcome_of(Executor& executor, const Extent& extent, const std::vector<PyObject*>& taken, Run&& run) {
   Outcome outcome;
   const break_policy::Keeper blocks;
   executor.region.deferred.reorderable = protocols::reorderable_functions();

@@ -1,6 +1,7 @@
-"""Hooks on tensors inside of a graph that a compiler gets: an operator of the backward graph calls them. What they hear and give,
-when they are called and what lives on is as in eager code, in one graph; where the backward of a compiled graph would call
-another one, or in another order, the region ends before the tensor is used, as it does for what cannot be told."""
+"""Hooks on tensors inside of a graph that a compiler gets: an operator of the backward graph calls them. What they hear
+and give, when they are called and what lives on is as in eager code, in one graph; where the backward of a compiled
+graph would call another one, or in another order, the region ends before the tensor is used, as it does for what cannot
+be told."""
 
 from __future__ import annotations
 
