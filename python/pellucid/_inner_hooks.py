@@ -70,21 +70,27 @@ class _Hooked(torch.autograd.Function):
 
 
 class _HookedAll(torch.autograd.Function):
+    """Gives copies of the tensors that have gradients."""
+
     @staticmethod
     def forward(ctx: Any, key: torch.Tensor, *tensors: torch.Tensor) -> Any:
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(key)
         ctx.kinds = [(tensor.size(), tensor.dtype, tensor.device) for tensor in tensors]
-        return tuple([tensor.clone() for tensor in tensors])
+        ctx.needs = [tensor.requires_grad for tensor in tensors]
+        return tuple([tensor.clone() for tensor in tensors if tensor.requires_grad])
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> Any:
-        is_there = [gradient is not None for gradient in gradients]
+        given = iter(gradients)
+        found = [next(given) if needs else None for needs in ctx.needs]
+        is_there = [gradient is not None for gradient in found]
         filled = [
-            torch.zeros(size, dtype=dtype, device=device) if gradient is None else gradient
-            for gradient, (size, dtype, device) in zip(gradients, ctx.kinds, strict=True)
+            torch.zeros((), dtype=dtype, device=device).expand(size) if gradient is None else gradient
+            for gradient, (size, dtype, device) in zip(found, ctx.kinds, strict=True)
         ]
-        return None, *torch.ops.pellucid.run_all_hooks(*ctx.saved_tensors, filled, is_there)
+        results = iter(torch.ops.pellucid.run_all_hooks(*ctx.saved_tensors, filled, is_there, ctx.needs))
+        return None, *[next(results) if needs else None for needs in ctx.needs]
 
 
 # ---- what runs in the backward pass: the program's hooks in a small pass of their own, so that autograd itself hands
@@ -114,24 +120,34 @@ def _run_hooks(key: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
     return result.copy_(value)
 
 
-def _run_all_hooks(key: torch.Tensor, gradients: list[torch.Tensor], is_there: list[bool]) -> list[torch.Tensor]:
+def _run_all_hooks(
+    key: torch.Tensor, gradients: list[torch.Tensor], is_there: list[bool], needs: list[bool]
+) -> list[torch.Tensor]:
+    """`gradients` has something like each tensor: of those that are not there, or need none, only the kind counts."""
     hooks = _hooks_to_run(key)
-    results = [torch.empty_like(gradient) for gradient in gradients]
+    results = _results_like(key, gradients, is_there, needs)
     if hooks.hang is None or not _is_asked_for(hooks.upstream):
-        return [result.copy_(gradient) for result, gradient in zip(results, gradients, strict=True)]
+        return [result.copy_(gradient) for result, gradient in zip(results, itertools.compress(gradients, needs))]
     with torch.enable_grad():
-        leaves = [torch.empty_like(gradient).requires_grad_() for gradient in gradients]
-        passed = BackwardHookFunction.apply(*leaves)
-        hooks.hang((passed[0],))
+        likes = [torch.empty_like(gradient) for gradient in gradients]
+        leaves = [like.requires_grad_() for like in itertools.compress(likes, needs)]
+        passed = BackwardHookFunction.apply(*likes)
+        hooks.hang((next(itertools.compress(passed, needs)),))
     values = torch.autograd.grad(
-        [tensor for tensor, there in zip(passed, is_there, strict=True) if there],
+        list(itertools.compress(passed, is_there)),
         leaves,
-        [_copy(gradient) for gradient, there in zip(gradients, is_there, strict=True) if there],
+        [_copy(gradient) for gradient in itertools.compress(gradients, is_there)],
         allow_unused=True,
     )
     return [
         result.zero_() if value is None else result.copy_(value) for result, value in zip(results, values, strict=True)
     ]
+
+
+def _results_like(
+    key: torch.Tensor, gradients: list[torch.Tensor], is_there: list[bool], needs: list[bool]
+) -> list[torch.Tensor]:
+    return [torch.empty_like(gradient) for gradient in itertools.compress(gradients, needs)]
 
 
 def _copy(gradient: torch.Tensor) -> torch.Tensor:
@@ -198,7 +214,7 @@ def operators() -> tuple[Any, Any, Any]:
     library.define("hooked(Tensor tensor, Tensor key) -> Tensor", tags=(fit,))
     library.define("hooked_all(Tensor key, Tensor[] tensors) -> Tensor[]", tags=(fit,))
     library.define("run_hooks(Tensor key, Tensor gradient) -> Tensor", tags=(fit,))
-    library.define("run_all_hooks(Tensor key, Tensor[] gradients, bool[] is_there) -> Tensor[]", tags=(fit,))
+    library.define("run_all_hooks(Tensor key, Tensor[] gradients, bool[] is_there, bool[] needs) -> Tensor[]", tags=(fit,))
     library.impl("new_hooks", _new_hooks, "CompositeExplicitAutograd")
     library.impl("hooked", _Hooked.apply, "CompositeImplicitAutograd")
     library.impl("hooked_all", lambda key, all: list(_HookedAll.apply(key, *all)), "CompositeImplicitAutograd")
@@ -207,7 +223,7 @@ def operators() -> tuple[Any, Any, Any]:
     fakes: dict[str, Callable] = {
         "new_hooks": lambda: torch.empty(1, dtype=torch.int64),
         "run_hooks": lambda key, gradient: torch.empty_like(gradient),
-        "run_all_hooks": lambda key, gradients, is_there: [torch.empty_like(gradient) for gradient in gradients],
+        "run_all_hooks": _results_like,
     }
     for name, fake in fakes.items():
         torch.library.register_fake(f"pellucid::{name}", fake, lib=library)

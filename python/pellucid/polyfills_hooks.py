@@ -30,6 +30,19 @@ def pass_inside(tensors):
     return
 
 
+def with_the_others(tensors, passed):
+    """Those that have no gradients are other tensors in the same memory."""
+    found = []
+    count = 0
+    for tensor in tensors:
+        if tensor.requires_grad:
+            found.append(passed[count])
+            count += 1
+        else:
+            found.append(tensor.detach())
+    return found
+
+
 def pass_key(tensor):
     """Of the first of those: what the hooks are hung on. None: torch's own node."""
     return
@@ -116,6 +129,8 @@ def hooked_tensors(args):
     computed = pass_inside(tuple(tensors))
     if computed is None:
         computed = _BackwardHookFunction.apply(*tensors)
+    else:
+        computed = with_the_others(tensors, computed)
     result = list(args)
     hooked = None
     for place, value in zip(places, computed):

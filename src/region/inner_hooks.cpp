@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <unordered_set>
 
 #include "aten/gradients.h"
@@ -129,7 +130,8 @@ py::Owned<> InnerHooks::pass_all(PyObject* tensors) {
   const auto has_gradients = [&](PyObject* tensor) {
     return aten::meta_of(region_.recorder.lift(tensor).get()).requires_grad;
   };
-  if (!std::ranges::all_of(given, has_gradients)) return {};
+  std::vector<PyObject*> with_gradients;
+  std::ranges::copy_if(given, std::back_inserter(with_gradients), has_gradients);
   PyObject* pass = PyTuple_GET_ITEM(operators(), 2);
   auto key = new_key();
   PyObject* args[] = {key.get(), tensors};
@@ -137,11 +139,11 @@ py::Owned<> InnerHooks::pass_all(PyObject* tensors) {
   const auto results = items_now(passed.get());
   HookedInside hooked{
       region_.steps, py::Owned<>::share(region_.recorder.fake_or_itself(results.front().get())), true, {}};
-  for (std::size_t i = 0; i < given.size(); ++i) {
+  for (std::size_t i = 0; i < with_gradients.size(); ++i) {
     PyObject* result = results[i].get();
-    region_.deferred.note_hooked(given[i]);
+    region_.deferred.note_hooked(with_gradients[i]);
     region_.deferred.note_hooked(result);
-    hooked.passed.emplace_back(region_.recorder.lift(given[i]),
+    hooked.passed.emplace_back(region_.recorder.lift(with_gradients[i]),
                                py::Owned<>::share(region_.recorder.fake_or_itself(result)));
   }
   passed_.push_back({results.front().copy(), key.copy()});

@@ -23,8 +23,8 @@ class InnerHooks {
   // module takes it: the key and the inputs that the tensor is computed of. Empty: it has uses that would not pass
   // there, or shares its memory, or the hook can reach tensors of the region, which would keep it alive, and it them.
   py::Owned<> key_for(PyObject* tensor, PyObject* hook);
-  // The inputs or the outputs of a module pass through such an operator, which gives these new tensors. Empty: one of
-  // them has no gradients.
+  // The inputs or the outputs of a module pass through such an operator, which gives new tensors of those with
+  // gradients. Empty: it may not be.
   py::Owned<> pass_all(PyObject* tensors);
   // What the hooks of a module are hung on, for the first tensor that pass_all has given. Empty: it gave no such one.
   py::Owned<> key_of_passed(PyObject* tensor) const;

@@ -493,6 +493,39 @@ def test_modules_in_one_graph(kind, needs_grad, how):
         assert one_call[1] == other[1]
 
 
+def test_tensors_without_gradients_beside_others():
+    """What a module gets and gives beside: an index, a mask. Its hooks get nothing, or zeros, in their places, as in eager code."""
+
+    class Chosen(nn.Module):
+        def forward(self, x, index, mask):
+            return index + 1, (x * mask)[index], mask
+
+    heard: list = []
+
+    def hook(module, into, out):
+        heard.append([None if g is None else (g.tolist(), g.dtype) for g in (*into, *out)])
+        return tuple(None if g is None else g * 2 for g in into)
+
+    model = Chosen()
+    model.register_full_backward_hook(hook)
+
+    def f(x, index, mask):
+        number, chosen, same = model(x * 1, index, mask)
+        return (chosen * number[0]).sum(), same
+
+    index, mask = torch.tensor([2, 0]), torch.tensor([1.0, 1.0, 0.5])
+    want = torch.ones(3, requires_grad=True)
+    f(want, index, mask)[0].backward()
+    counting = CountingOf("aot_eager")
+    have = torch.ones(3, requires_grad=True)
+    loss, same = pellucid.compile(f, backend=counting)(have, index, mask)
+    loss.backward()
+    assert torch.equal(have.grad, want.grad)
+    assert heard[0] == heard[1]
+    assert same.data_ptr() == mask.data_ptr() and same is not mask
+    assert counting.count == 1
+
+
 def test_a_module_that_gives_what_it_gets():
     """In eager code the result has the memory of the argument, and so it has here: the region ends at the module."""
     model = nn.Identity()
