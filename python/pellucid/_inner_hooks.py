@@ -13,7 +13,7 @@ import collections
 import functools
 import itertools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -30,12 +30,15 @@ class _Hooks(bytearray):
     """Of a tensor, as `torch.Tensor.register_hook` keeps them."""
     hang: Callable[[tuple[torch.Tensor]], None] | None
     """Of a module: hangs its hooks on the node of autograd that gives a tensor."""
+    is_reached: bool
+    """Whether the pass that runs has come to a result that is computed of the hooked tensors."""
     upstream: list[Any]
     """Where gradients of the graph's inputs go that come through the hooked tensors: nodes of autograd."""
 
 
 _HOOKS: weakref.WeakValueDictionary[int, _Hooks] = weakref.WeakValueDictionary()
 _NUMBERS = itertools.count()
+_MOST_VIEWS = 4
 _UNTIL_RUN: dict[int, _Hooks] = {}
 """Of calls where functions of the program save tensors (`saved_tensors_hooks`): a copy of the key, perhaps, that does not
 have its memory. They live until the pass has run, which need not be."""
@@ -46,6 +49,7 @@ def _new_hooks() -> torch.Tensor:
     hooks = _Hooks(number.to_bytes(8, "little"))
     hooks.by_name = collections.OrderedDict()
     hooks.hang = None
+    hooks.is_reached = True
     hooks.upstream = []
     _HOOKS[number] = hooks
     return torch.frombuffer(hooks, dtype=torch.int64)
@@ -108,7 +112,7 @@ def _hooks_to_run(key: torch.Tensor) -> _Hooks:
 def _run_hooks(key: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
     hooks = _hooks_to_run(key)
     result = torch.empty_like(gradient)
-    if not hooks.by_name or not _is_asked_for(hooks.upstream):
+    if not hooks.by_name or not _is_asked_for(hooks):
         return result.copy_(gradient)
     with torch.enable_grad():
         leaf = torch.empty_like(gradient).requires_grad_()
@@ -126,7 +130,7 @@ def _run_all_hooks(
     """`gradients` has something like each tensor: of those that are not there, or need none, only the kind counts."""
     hooks = _hooks_to_run(key)
     results = _results_like(key, gradients, is_there, needs)
-    if hooks.hang is None or not _is_asked_for(hooks.upstream):
+    if hooks.hang is None or not _is_asked_for(hooks):
         return [result.copy_(gradient) for result, gradient in zip(results, itertools.compress(gradients, needs))]
     with torch.enable_grad():
         likes = [torch.empty_like(gradient) for gradient in gradients]
@@ -160,10 +164,12 @@ def _copy(gradient: torch.Tensor) -> torch.Tensor:
     return memory.as_strided(gradient.size(), gradient.stride())
 
 
-def _is_asked_for(nodes: list[Any]) -> bool:
-    """Whether the pass that runs comes to one of these. Eager code calls no hook on its way to another input, where the
-    function of a compiler computes all gradients."""
-    for node in nodes:
+def _is_asked_for(hooks: _Hooks) -> bool:
+    """Whether autograd would come here: from a result to an input. The function of a compiler computes all gradients, of
+    zeros where none come."""
+    if not hooks.is_reached:
+        return False
+    for node in hooks.upstream:
         try:
             if torch._C._will_engine_execute_node(node):
                 return True
@@ -172,11 +178,13 @@ def _is_asked_for(nodes: list[Any]) -> bool:
     return False
 
 
-# ---- called by compiled code behind the graph, with the key of what is hooked and the inputs of the graph that it was
-# computed of.
+# ---- called by compiled code behind the graph, with the key of what is hooked, the inputs of the graph that it was
+# computed of, and the results that are computed of it, None where that holds of all.
+
+_Tensors = tuple[torch.Tensor, tuple[torch.Tensor, ...], tuple[torch.Tensor, ...] | None]
 
 
-def register_hook(tensors: tuple[torch.Tensor, ...], hook: Callable, handle: RemovableHandle) -> None:
+def register_hook(tensors: _Tensors, hook: Callable, handle: RemovableHandle) -> None:
     """`torch.Tensor.register_hook`; `handle` is what the program got for it, without what only the registration tells."""
     hooks = _hooks_of(tensors)
     made = RemovableHandle(hooks.by_name)
@@ -184,23 +192,52 @@ def register_hook(tensors: tuple[torch.Tensor, ...], hook: Callable, handle: Rem
     vars(handle).update(vars(made))
 
 
-def hook_inputs(tensors: tuple[torch.Tensor, ...], hook: BackwardHook) -> None:
+def hook_inputs(tensors: _Tensors, hook: BackwardHook) -> None:
     """Of a module's inputs."""
     _hooks_of(tensors).hang = functools.partial(_hooks.hook_inputs, hook=hook)
 
 
-def hook_outputs(tensors: tuple[torch.Tensor, ...], hook: BackwardHook) -> None:
+def hook_outputs(tensors: _Tensors, hook: BackwardHook) -> None:
     """Of its outputs."""
     _hooks_of(tensors).hang = functools.partial(_hooks.hook_outputs, hook=hook)
 
 
-def _hooks_of(tensors: tuple[torch.Tensor, ...]) -> _Hooks:
-    key, *inputs = tensors
+def _hooks_of(tensors: _Tensors) -> _Hooks:
+    key, inputs, results = tensors
     hooks = _HOOKS[int(key)]
     if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
         _UNTIL_RUN[int(key)] = hooks
     hooks.upstream = [torch.autograd.graph.get_gradient_edge(tensor).node for tensor in inputs]
+    if results is not None and hooks.is_reached:
+        _hear_of_results(hooks, results)
     return hooks
+
+
+def _hear_of_results(hooks: _Hooks, results: tuple[torch.Tensor, ...]) -> None:
+    """Before each pass through the function of a compiler that gave them. Where a graph runs as it is there is none, and
+    autograd itself comes to the hooks or does not."""
+    numbers: dict[Any, set[int]] = collections.defaultdict(set)
+    for result in results:
+        for node, number in _functions_of_compilers(result.grad_fn, result.output_nr):
+            numbers[node].add(number)
+    for node, own in numbers.items():
+        hooks.is_reached = False
+        node.register_prehook(functools.partial(_note_pass, weakref.ref(hooks), own))
+
+
+def _note_pass(hooks: weakref.ref[_Hooks], numbers: set[int], gradients: tuple[torch.Tensor | None, ...]) -> None:
+    of_call = hooks()
+    if of_call is not None:
+        of_call.is_reached = any(gradients[number] is not None for number in numbers)
+
+
+def _functions_of_compilers(node: Any, number: int, depth: int = 0) -> Iterator[tuple[Any, int]]:
+    """Of a result, or of what it is a view of."""
+    if type(node).__name__ == "CompiledFunctionBackward":
+        yield node, number
+    elif node is not None and depth < _MOST_VIEWS:
+        for following, its_number in node.next_functions:
+            yield from _functions_of_compilers(following, its_number, depth + 1)
 
 
 @functools.cache
@@ -214,7 +251,9 @@ def operators() -> tuple[Any, Any, Any]:
     library.define("hooked(Tensor tensor, Tensor key) -> Tensor", tags=(fit,))
     library.define("hooked_all(Tensor key, Tensor[] tensors) -> Tensor[]", tags=(fit,))
     library.define("run_hooks(Tensor key, Tensor gradient) -> Tensor", tags=(fit,))
-    library.define("run_all_hooks(Tensor key, Tensor[] gradients, bool[] is_there, bool[] needs) -> Tensor[]", tags=(fit,))
+    library.define(
+        "run_all_hooks(Tensor key, Tensor[] gradients, bool[] is_there, bool[] needs) -> Tensor[]", tags=(fit,)
+    )
     library.impl("new_hooks", _new_hooks, "CompositeExplicitAutograd")
     library.impl("hooked", _Hooked.apply, "CompositeImplicitAutograd")
     library.impl("hooked_all", lambda key, all: list(_HookedAll.apply(key, *all)), "CompositeImplicitAutograd")

@@ -127,10 +127,7 @@ def hooked_tensors(args):
     if not (requires_grad and _is_grad_enabled()):
         return args, None, None
     computed = pass_inside(tuple(tensors))
-    if computed is None:
-        computed = _BackwardHookFunction.apply(*tensors)
-    else:
-        computed = with_the_others(tensors, computed)
+    computed = _BackwardHookFunction.apply(*tensors) if computed is None else with_the_others(tensors, computed)
     result = list(args)
     hooked = None
     for place, value in zip(places, computed):

@@ -78,6 +78,7 @@ struct HookedInside {
   std::int64_t step;
   py::Owned<> fake;
   bool of_module;  // `fake` is the first of what passes on
+  py::Owned<> key;
   // What was given, and the copies that pass on in the graph.
   std::vector<std::pair<py::Owned<>, py::Owned<>>> passed;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "aten/gradients.h"
@@ -104,7 +105,7 @@ py::Owned<> InnerHooks::key_for(PyObject* tensor, PyObject* hook) {
     const auto passed = region_.recorder.torch_call(graph::Op::CallFunction, pass, pass, Args{args, nullptr}).value;
     region_.recorder.give(fake, region_.recorder.node_of(passed.get()));  // from here on
     hooked_.push_back({py::Owned<>::share(tensor), key.copy()});
-    HookedInside hooked{region_.steps, py::Owned<>::share(fake), false, {}};
+    HookedInside hooked{region_.steps, py::Owned<>::share(fake), false, key.copy(), {}};
     hooked.passed.emplace_back(hooked.fake.copy(), py::Owned<>::share(region_.recorder.fake_or_itself(passed.get())));
     region_.capture->hooked_inside.push_back(std::move(hooked));
     region_.deferred.note_hooked(tensor);
@@ -118,9 +119,8 @@ py::Owned<> InnerHooks::new_key() const {
 }
 
 py::Owned<> InnerHooks::with_inputs(PyObject* key, PyObject* fake) const {
-  auto all = inputs_of(fake);
-  py::check(PyList_Insert(all.get(), 0, key));
-  return py::take(PyList_AsTuple(all.get()));
+  const auto inputs = py::take(PyList_AsTuple(inputs_of(fake).get()));
+  return py::take(PyTuple_Pack(3, key, inputs.get(), Py_None));
 }
 
 py::Owned<> InnerHooks::pass_all(PyObject* tensors) {
@@ -137,8 +137,8 @@ py::Owned<> InnerHooks::pass_all(PyObject* tensors) {
   PyObject* args[] = {key.get(), tensors};
   auto passed = region_.recorder.torch_call(graph::Op::CallFunction, pass, pass, Args{args, nullptr}).value;
   const auto results = items_now(passed.get());
-  HookedInside hooked{
-      region_.steps, py::Owned<>::share(region_.recorder.fake_or_itself(results.front().get())), true, {}};
+  auto first = py::Owned<>::share(region_.recorder.fake_or_itself(results.front().get()));
+  HookedInside hooked{region_.steps, std::move(first), true, key.copy(), {}};
   for (std::size_t i = 0; i < with_gradients.size(); ++i) {
     PyObject* result = results[i].get();
     region_.deferred.note_hooked(with_gradients[i]);
@@ -168,14 +168,30 @@ bool any_in_memory_of(const std::vector<graph::Node*>& nodes, PyObject* fake) {
   });
 }
 
-// In eager code the tensors of a module are in the memory of those that it was given, or gave.
-bool shows_copies(const Capture& capture, const HookedInside& hooked) {
-  return std::ranges::any_of(hooked.passed, [&](const auto& passed) {
-    const auto& [given, result] = passed;
-    return any_in_memory_of(capture.graph.outputs(), result.get()) &&
-           (any_in_memory_of(capture.graph.placeholders(), given.get()) ||
-            any_in_memory_of(capture.graph.outputs(), given.get()));
-  });
+// In eager code the tensors of a module are in the memory of those that it was given, or gave: where a result of the
+// graph is in such a copy, and another one, or an input, in what it is a copy of.
+bool shows_copies(const Capture& capture) {
+  std::unordered_map<const void*, const void*> first;  // of copies of copies
+  for (const HookedInside& hooked : capture.hooked_inside) {
+    for (const auto& [given, result] : hooked.passed) {
+      const void* from = aten::meta_of(given.get()).storage;
+      const auto known = first.find(from);
+      if (hooked.of_module)
+        first.emplace(aten::meta_of(result.get()).storage, known == first.end() ? from : known->second);
+    }
+  }
+  std::unordered_map<const void*, const void*> shown;  // the memory that shows, by what it is a copy of
+  bool any = false;
+  const auto show = [&](const graph::Node* node) {
+    each_tensor_of(*node, [&](PyObject* tensor) {
+      const void* storage = aten::meta_of(tensor).storage;
+      const auto known = first.find(storage);
+      any |= shown.emplace(known == first.end() ? storage : known->second, storage).first->second != storage;
+    });
+  };
+  std::ranges::for_each(capture.graph.placeholders(), show);
+  std::ranges::for_each(capture.graph.outputs(), show);
+  return any;
 }
 
 // The tensor itself, or a view of it. Hooks that it gets later come behind those of the graph. What was a view of it
@@ -194,15 +210,32 @@ bool is_result(const Capture& capture, const HookedInside& hooked) {
   return any_in_memory_of(results, given.get()) || any_in_memory_of(results, result.get());
 }
 
-bool all_results_lead_to(const Capture& capture, PyObject* hooked) {
-  const auto leads = [&](const graph::Node* node) {
+bool has_gradients(const graph::Node* node) {
+  PyObject* value = node->example_value.get();
+  return value != nullptr && aten::is_tensor(value) && aten::meta_of(value).requires_grad;
+}
+
+// An input that is written with gradients is a result too, of which nobody knows what a pass that comes to it comes to.
+bool writes_gradients(const Capture& capture) {
+  return std::ranges::any_of(capture.graph.placeholders(), [&](const graph::Node* node) {
+    return has_gradients(node) && is_written(capture, node->example_value.get());
+  });
+}
+
+struct Results {
+  std::vector<PyObject*> leading;
+  bool are_all = true;
+};
+Results results_leading_to(const Capture& capture, PyObject* hooked) {
+  Results results;
+  for (const graph::Node* node : capture.graph.outputs()) {
+    if (node->op == graph::Op::Placeholder || !has_gradients(node)) continue;
     PyObject* value = node->example_value.get();
-    if (value == nullptr || !aten::is_tensor(value) || !aten::meta_of(value).requires_grad) return true;
-    if (node->op == graph::Op::Placeholder && !is_written(capture, value)) return true;
-    return static_cast<bool>(aten::leads_to(value, {hooked})[0]);
-  };
-  return std::ranges::all_of(capture.graph.outputs(), leads) &&
-         std::ranges::all_of(capture.graph.placeholders(), leads);
+    const bool leads = aten::leads_to(value, {hooked})[0];
+    results.are_all = results.are_all && leads;
+    if (leads) results.leading.push_back(value);
+  }
+  return results;
 }
 
 bool are_in_a_row(PyObject* one, PyObject* other) {
@@ -212,16 +245,41 @@ bool are_in_a_row(PyObject* one, PyObject* other) {
 }  // namespace
 
 std::int64_t first_not_as_eager(const Capture& capture) {
+  if (shows_copies(capture)) {
+    const auto is_behind = [](const HookedInside& hooked) { return hooked.of_module; };
+    return std::ranges::find_if(capture.hooked_inside, is_behind)->step;
+  }
   for (auto hooked = capture.hooked_inside.begin(); hooked != capture.hooked_inside.end(); ++hooked) {
     const auto is_apart = [&](const HookedInside& other) {
       return !are_in_a_row(hooked->fake.get(), other.fake.get());
     };
-    if (shows_copies(capture, *hooked) || is_result(capture, *hooked) ||
-        !all_results_lead_to(capture, hooked->fake.get()) ||
+    if (is_result(capture, *hooked) ||
+        (writes_gradients(capture) && !results_leading_to(capture, hooked->fake.get()).are_all) ||
         std::any_of(capture.hooked_inside.begin(), hooked, is_apart))
       return hooked->step;
   }
   return -1;
+}
+
+void tell_results(Capture& capture) {
+  for (const HookedInside& hooked : capture.hooked_inside) {
+    const Results results = results_leading_to(capture, hooked.fake.get());
+    if (results.are_all) continue;
+    auto leading = py::take(PyTuple_New(static_cast<Py_ssize_t>(results.leading.size())));
+    for (std::size_t i = 0; i < results.leading.size(); ++i)
+      PyTuple_SET_ITEM(leading.get(), static_cast<Py_ssize_t>(i), Py_NewRef(results.leading[i]));
+    for (Effect& effect : capture.effects) {
+      PyObject* args = effect.args.get();
+      PyObject* given = args != nullptr && PyTuple_GET_SIZE(args) > 0 ? PyTuple_GET_ITEM(args, 0) : nullptr;
+      const bool hangs = given != nullptr && PyTuple_CheckExact(given) && PyTuple_GET_SIZE(given) == 3 &&
+                         PyTuple_GET_ITEM(given, 0) == hooked.key.get();
+      if (!hangs) continue;
+      auto told = py::take(PyTuple_Pack(3, hooked.key.get(), PyTuple_GET_ITEM(given, 1), leading.get()));
+      auto list = py::take(PySequence_List(args));
+      py::check(PyList_SetItem(list.get(), 0, told.release()));
+      effect.args = py::take(PyList_AsTuple(list.get()));
+    }
+  }
 }
 
 }  // namespace pellucid::region

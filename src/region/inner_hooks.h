@@ -20,8 +20,9 @@ class InnerHooks {
   bool allowed() const;  // now
 
   // The tensor passes through the operator from here on. Gives what the hooks are hung on, as register_hook of that
-  // module takes it: the key and the inputs that the tensor is computed of. Empty: it has uses that would not pass
-  // there, or shares its memory, or the hook can reach tensors of the region, which would keep it alive, and it them.
+  // module takes it: the key, the inputs that it is computed of, and None (tell_results). Empty: it has uses that would
+  // not pass there, or shares its memory, or the hook can reach tensors of the region, which would keep it alive, and
+  // it them.
   py::Owned<> key_for(PyObject* tensor, PyObject* hook);
   // The inputs or the outputs of a module pass through such an operator, which gives new tensors of those with
   // gradients. Empty: it may not be.
@@ -43,9 +44,13 @@ class InnerHooks {
   std::vector<Hooked> hooked_, passed_;
 };
 
-// The step of a hook that a backward pass through the graph may call where eager code calls none, or in another order;
-// -1: there is none. Each result that has gradients is computed of each hooked tensor, which is none of the results
-// itself, and of two hooked tensors one is computed of the other.
+// The step of a hook that a backward pass through the graph would call in another order than eager code, or that the
+// graph shows in another way; -1: there is none. A hooked tensor is none of the results, and of two of them one is
+// computed of the other.
 std::int64_t first_not_as_eager(const Capture& capture);
+
+// Where not each result that has gradients is computed of a hooked tensor, the calls that hang its hooks get those that
+// are: a pass that comes to the others alone calls no hook.
+void tell_results(Capture& capture);
 
 }  // namespace pellucid::region

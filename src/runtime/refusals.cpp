@@ -118,12 +118,13 @@ void refuse_moved(const region::Capture& capture) {
   if (first >= 0) throw MovedIsSeen{first};
 }
 
-void refuse_inner_hooks(const region::Capture& capture) {
+void refuse_inner_hooks(region::Capture& capture) {
   if (capture.hooked_inside.empty()) return;
   // A backward of the program may give no gradient to what a hook waits for.
   const auto runs_program = [](const graph::Node* node) { return calls_function(*node); };
   if (std::ranges::any_of(capture.graph.nodes(), runs_program)) throw HookNotInside{capture.hooked_inside.front().step};
   if (const std::int64_t step = region::first_not_as_eager(capture); step >= 0) throw HookNotInside{step};
+  region::tell_results(capture);
 }
 
 void refuse_lost_functions(const region::Capture& capture, PyObject* backend) {

@@ -18,7 +18,7 @@ void refuse_leaves(const region::Capture& capture, PyObject* backend);
 void refuse_moved(const region::Capture& capture);
 
 // The backward of a compiled graph runs as a whole (region/inner_hooks.h).
-void refuse_inner_hooks(const region::Capture& capture);
+void refuse_inner_hooks(region::Capture& capture);
 
 // A compiled graph gives no views with a backward of their own (function_views.h).
 void refuse_lost_functions(const region::Capture& capture, PyObject* backend);

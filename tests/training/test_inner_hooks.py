@@ -146,13 +146,20 @@ def raising(x, w):
     return (y * 2).sum()
 
 
-# What autograd would not do alike in one graph.
-
-
 def a_result_without(x, w):
     y = x * 2
     y.register_hook(say("y", 3))
     return y.sin().sum() * w.sum(), w * 2
+
+
+def a_view_among_results(x, w):
+    y = x * 2
+    y.register_hook(say("y", 3))
+    z = y * w
+    return w * 2, z.view(-1)[1:], z
+
+
+# What autograd would not do alike in one graph.
 
 
 def result(x, w):
@@ -188,9 +195,9 @@ def used_before(x, w):
 
 
 INSIDE = [one, chain, used_between, all_results, kept, of_no_gradient, removed, buffer_written, written_grad]
-INSIDE += [looked_at_before, made_in_place, behind_written_buffers]
+INSIDE += [looked_at_before, made_in_place, behind_written_buffers, a_result_without, a_view_among_results]
 REFUSED = [other_sizes, other_dtype, no_tensor, raising]
-BEHIND = [a_result_without, written_later, of_view, used_before]
+BEHIND = [written_later, of_view, used_before]
 
 
 def take(results, x, w, how):
@@ -280,6 +287,56 @@ def test_a_pass_that_asks_for_another_input_calls_no_hook():
     assert not LOG
     check(f, "grad of x", "aot_eager", 1)
     assert [name for name, *_ in LOG] == ["y"]
+
+
+def test_a_pass_from_another_result_calls_no_hook():
+    counting = CountingOf("aot_eager")
+    compiled = pellucid.compile(a_view_among_results, backend=counting)
+    x, w = torch.ones(2, 3, requires_grad=True), torch.ones(2, 3, requires_grad=True)
+    other, part, whole = compiled(x, w)
+    LOG.clear()
+    other.sum().backward(retain_graph=True)
+    assert not LOG and torch.equal(w.grad, torch.full((2, 3), 2.0))
+    part.sum().backward(retain_graph=True)
+    assert [name for name, *_ in LOG] == ["y"]
+    assert torch.equal(x.grad.flatten(), torch.tensor([0.0, 6, 6, 6, 6, 6]))
+    other.sum().backward(retain_graph=True)
+    whole.sum().backward()
+    assert [name for name, *_ in LOG] == ["y", "y"]
+    assert counting.count == 1
+
+
+def test_modules_whose_states_are_results_too():
+    """What models of transformers give: the states of all layers, of which a backward hook belongs to one."""
+    torch.manual_seed(0)
+    layers = [nn.Linear(3, 3) for _ in range(3)]
+    heard: list = []
+    for number, layer in enumerate(layers):
+        layer.register_full_backward_hook(
+            lambda module, into, out, number=number: heard.append((number, into[0].tolist(), out[0].tolist()))
+        )
+
+    def f(x):
+        states = [x * 1]
+        for layer in layers:
+            states.append(layer(states[-1]).tanh())
+        return states
+
+    def run(function):
+        found = []
+        for number in (3, 1, 2, 0):
+            x = torch.ones(2, 3, requires_grad=True)
+            heard.clear()
+            function(x)[number].sum().backward()
+            found.append((x.grad, [row[0] for row in heard], torch.tensor([row[1:] for row in heard])))
+        return found
+
+    want = run(f)
+    counting = CountingOf("aot_eager")
+    have = run(pellucid.compile(f, backend=counting))
+    torch.testing.assert_close([row[::2] for row in have], [row[::2] for row in want])
+    assert [row[1] for row in have] == [row[1] for row in want] == [[2, 1, 0], [0], [1, 0], []]
+    assert counting.count == 1
 
 
 @pytest.mark.parametrize("function", REFUSED, ids=lambda f: f.__name__)
@@ -494,7 +551,7 @@ def test_modules_in_one_graph(kind, needs_grad, how):
 
 
 def test_tensors_without_gradients_beside_others():
-    """What a module gets and gives beside: an index, a mask. Its hooks get nothing, or zeros, in their places, as in eager code."""
+    """What a module gets and gives beside: an index, a mask. In their places its hooks get what they get in eager code."""
 
     class Chosen(nn.Module):
         def forward(self, x, index, mask):
