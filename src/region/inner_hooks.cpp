@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "aten/gradients.h"
+#include "aten/layers.h"
 #include "region/node_tensors.h"
 #include "region/region.h"
 #include "region/snapshot.h"
@@ -14,7 +15,7 @@
 namespace pellucid::region {
 namespace {
 
-// new_hooks() and hooked() of torch.ops.pellucid.
+// new_hooks(), hooked() and hooked_all() of torch.ops.pellucid.
 PyObject* operators() {
   static PyObject* const both =
       py::take(PyObject_CallNoArgs(py::import_attr("pellucid._inner_hooks", "operators").get())).release();
@@ -40,7 +41,10 @@ bool is_written(const Capture& capture, PyObject* fake) {
 
 }  // namespace
 
-bool InnerHooks::allowed() const { return std::ranges::find(behind, region_.steps) == behind.end(); }
+bool InnerHooks::allowed() const {
+  return !aten::is_below_transform() && !region_.capture->bodies->is_open() && region_.audits.empty() &&
+         std::ranges::find(behind, region_.steps) == behind.end();
+}
 
 bool InnerHooks::can_pass(PyObject* tensor) const {
   PyObject* fake = region_.recorder.fake_or_itself(tensor);

@@ -50,9 +50,8 @@ void check_hooked(Interpreter& t, PyObject* tensor) {
 // hook_inside(tensor, hook): what the hook is hung on where it can be called inside of the graph; None.
 Result hook_inside(Interpreter& t, PyObject*, Args args) {
   const bool waits = t.region.numbers.policy.runs_as_captured() || t.region.provenance.is_outside(args[0]);
-  if (waits || region::cat_of(args[0]) != Cat::Tensor || region::is_subclassed(args[0]) || aten::is_below_transform() ||
-      t.region.capture->bodies->is_open() || !t.region.audits.empty() ||
-      is_written_in_graph(t, args[0], t.region.recorder.lift(args[0]).get()))
+  if (waits || region::cat_of(args[0]) != Cat::Tensor || region::is_subclassed(args[0]) ||
+      !t.region.inner_hooks.allowed() || is_written_in_graph(t, args[0], t.region.recorder.lift(args[0]).get()))
     return Result::none();
   auto key = t.region.inner_hooks.key_for(args[0], args[1]);
   return key ? Result::of(std::move(key)) : Result::none();
@@ -120,9 +119,7 @@ Result retain_grad(Interpreter& t, PyObject* f, Args args) {
 template <const char* polyfill>
 Result module_hook(Interpreter& t, PyObject* f, Args args) {
   static PyObject* const identity = py::import_attr("torch.nn.modules._functions", "BackwardHookFunction").release();
-  const bool may_pass = t.region.inner_hooks.allowed() && !aten::is_below_transform() &&
-                        !t.region.capture->bodies->is_open() && t.region.audits.empty();
-  if (!t.region.numbers.policy.runs_as_captured() && !may_pass) return refuse(t, f, args);
+  if (!t.region.numbers.policy.runs_as_captured() && !t.region.inner_hooks.allowed()) return refuse(t, f, args);
   t.region.provenance.note_constant(identity);
   return protocols::call_polyfill(t, polyfill, args);
 }

@@ -421,20 +421,24 @@ def test_calls_whose_passes_come_later():
     assert counting.count == 1
 
 
+class Doubles:
+    """A hook that can be watched."""
+
+    def __call__(self, grad):
+        return grad * 2
+
+
+def with_hook(x, hook):
+    y = x * 2
+    y.register_hook(hook)
+    return (y * y).sum()
+
+
 def test_nothing_is_kept_alive():
-    class Said:
-        def __call__(self, grad):
-            return grad * 2
-
-    def f(x, hook):
-        y = x * 2
-        y.register_hook(hook)
-        return (y * y).sum()
-
-    compiled = pellucid.compile(f, backend="aot_eager")
+    compiled = pellucid.compile(with_hook, backend="aot_eager")
     x = torch.ones(2, requires_grad=True)
     for goes_back in (True, False):
-        hook = Said()
+        hook = Doubles()
         alive = weakref.ref(hook)
         loss = compiled(x, hook)
         del hook
@@ -450,18 +454,9 @@ def test_nothing_is_kept_alive():
 def test_saved_tensors_that_functions_of_the_program_keep():
     """What they unpack is a copy, which has not the memory of the key."""
 
-    class Said:
-        def __call__(self, grad):
-            return grad * 2
-
-    def f(x, hook):
-        y = x * 2
-        y.register_hook(hook)
-        return (y * y).sum()
-
     counting = CountingOf("aot_eager")
-    compiled = pellucid.compile(f, backend=counting)
-    x, hook = torch.ones(2, requires_grad=True), Said()
+    compiled = pellucid.compile(with_hook, backend=counting)
+    x, hook = torch.ones(2, requires_grad=True), Doubles()
     alive = weakref.ref(hook)
     with torch.autograd.graph.saved_tensors_hooks(lambda t: t.clone(), lambda t: t.clone()):
         loss = compiled(x, hook)
