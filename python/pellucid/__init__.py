@@ -45,6 +45,7 @@ from pellucid import (
     _logging,
     _nested,
     _numpy,
+    _numpy_operator,
     _numpy_sizes,
     _numpy_steps,
     _numpy_torch,

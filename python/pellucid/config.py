@@ -395,10 +395,11 @@ define(
 define(
     "capture_dynamic_output_shape_ops",
     bool,
-    False,
+    True,
     "True: operators whose results have a size that depends on values (nonzero(), x[mask], unique(), "
     "repeat_interleave()) are part of the graph, as torch._dynamo.config.capture_dynamic_output_shape_ops asks for."
-    " With fullgraph=True they always are, and with backends that take numbers of Python, such as eager",
+    " False: they end it, but with fullgraph=True and with backends that take numbers of Python, such as eager. Where a"
+    " backend fails for such sizes they end it too",
 )
 
 define(

@@ -235,9 +235,31 @@ py::Owned<> evaluated(Interpreter& t, PyObject* value) {
   return std::move(result.value);
 }
 
+// The calls of torch that stand for a call of numpy; where there are none, an operator that calls numpy.
+py::Owned<> calls_of_torch(Interpreter& t, PyObject* callable, Args given, PyObject* value, const CallOnFakes& on_fakes,
+                           bool open) {
+  static PyObject* const translated = py::import_attr("pellucid._numpy_torch", "translated").release();
+  static PyObject* const called = py::import_attr("pellucid._numpy_operator", "called").release();
+  PyObject *const positional = on_fakes.positional.get(), *const keywords = on_fakes.keywords.get();
+  try {
+    return py::take(PyObject_CallFunctionObjArgs(translated, callable, positional, keywords, value, nullptr));
+  } catch (const py::PythonError& error) {
+    if (reinterpret_cast<PyObject*>(Py_TYPE(error.value())) != region::of_numpy_module("Unsupported")) throw;
+    const auto sizes = open ? sizes_of_call(t, callable, given, value) : py::Owned<>::share(Py_None);
+    auto call = sizes ? py::Owned<>::steal(PyObject_CallFunctionObjArgs(called, callable, positional, keywords, value,
+                                                                        sizes.get(), nullptr))
+                      : py::Owned<>();
+    if (call) return call;
+    if (PyErr_Occurred() != nullptr && PyErr_ExceptionMatches(region::of_numpy_module("Unsupported")) == 0)
+      throw py::PythonError();
+    PyErr_Clear();
+    throw;
+  }
+}
+
 // For backends that compile: torch's functions stand for numpy's, and give what numpy has said.
-// `is_translated`: there are such functions.
-Result call_as_torch(Interpreter& t, PyObject* callable, Args given, py::Owned<> value, unsigned flags,
+// `open`: it has to be understood for other sizes than those at hand. `is_translated`: there are such functions.
+Result call_as_torch(Interpreter& t, PyObject* callable, Args given, py::Owned<> value, unsigned flags, bool open,
                      bool* is_translated) {
   const auto refuse = [&](const char* why) {
     unsupported(Reason::ArrayInGraph, {{"operation", name_of(callable)}, {"why", why}});
@@ -246,13 +268,11 @@ Result call_as_torch(Interpreter& t, PyObject* callable, Args given, py::Owned<>
   if (cat_of(value.get()) == Cat::Array && !is_new_array(t, value.get())) return Result::of(std::move(value));
   if (!is_new_array(t, value.get())) refuse("it gives several values, and the backend compiles it for torch");
   const CallOnFakes on_fakes = with_fakes(t, given, [&](PyObject* array) { return tensor_for(t, array); });
-  static PyObject* const translated = py::import_attr("pellucid._numpy_torch", "translated").release();
   static PyObject* const agrees = py::import_attr("pellucid._numpy_torch", "agrees").release();
   py::Owned<> result;
   try {
     (void)py::take(PyObject_CallNoArgs(region::of_numpy_module("check_errors")));
-    const auto calls = py::take(PyObject_CallFunctionObjArgs(translated, callable, on_fakes.positional.get(),
-                                                             on_fakes.keywords.get(), value.get(), nullptr));
+    const auto calls = calls_of_torch(t, callable, given, value.get(), on_fakes, open);
     *is_translated = true;
     result = evaluated(t, calls.get());
     const auto tensor = at_hand(t, result.get()), values = at_hand(t, on_fakes.positional.get()),
@@ -331,7 +351,7 @@ std::optional<Result> call_of(Interpreter& t, graph::Op op, PyObject* callable, 
   if (!t.region.numbers.policy.runs_as_captured()) {
     bool is_translated = false;
     try {
-      return call_as_torch(t, callable, as_given, std::move(value), flags, &is_translated);
+      return call_as_torch(t, callable, as_given, std::move(value), flags, open, &is_translated);
     } catch (const GraphBreak&) {
       // For the sizes or the numbers at hand it may be understood.
       if (!arguments.has_open && !(open && is_translated)) throw;

@@ -85,6 +85,7 @@ struct NumberPolicy {
   bool marks_are_kept = true;       // a size that the program marked is no constant, or there is an error
   // Numbers that the graph reads of tensors, and results whose sizes depend on values, are captured.
   bool scalar_outputs = false, dynamic_output_shapes = false;
+  bool long_lists = false;    // of any number of numbers that the graph reads
   bool late_items = false;    // item() of a tensor of the graph is read behind it, where no node takes the number
   bool value_checks = false;  // a branch on a tensor that only guards a `raise` is an assertion of the graph
   bool takes_coo = false;     // the backend compiles graphs with sparse inputs of this layout

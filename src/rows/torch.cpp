@@ -388,7 +388,7 @@ Result parameter(Interpreter& t, PyObject* f, Args args) {
 // taken only where everything that depends on values is asked for. What is read behind the graph is read one by one.
 bool is_long_list(const region::NumberPolicy& policy, PyObject* tensor) {
   const std::int64_t most = policy.late_items ? 16 : 64;
-  if (!(policy.runs_as_captured() || policy.late_items) || policy.dynamic_output_shapes) return false;
+  if (!(policy.runs_as_captured() || policy.late_items) || policy.long_lists) return false;
   if (region::cat_of(tensor) != Cat::Tensor || region::is_subclassed(tensor)) return false;
   std::int64_t count = 1;
   for (const std::int64_t size : aten::meta_of(tensor).sizes) count *= size;

@@ -523,6 +523,7 @@ region::NumberPolicy number_policy(const Cache& cache, bool fullgraph, bool cons
           .marks_are_kept = config_number("allow_ignore_mark_dynamic") == 0,
           .scalar_outputs = may && (fullgraph || as_captured || config_number("capture_scalar_outputs") != 0),
           .dynamic_output_shapes = may && (fullgraph || config_number("capture_dynamic_output_shape_ops") != 0),
+          .long_lists = fullgraph || config_number("capture_scalar_outputs") != 0,
           .late_items = !as_captured && !fullgraph && config_number("capture_scalar_outputs") == 0,
           .value_checks = cache.takes_unbacked,
           .takes_coo = has_mark(backend, "takes_coo"),

@@ -1,0 +1,152 @@
+"""What torch has nothing for, in graphs for backends that compile: an operator that calls numpy itself.
+
+`torch.ops.pellucid.numpy` gets arrays as tensors over their memory, and the call as text over the names a0, a1 …, such
+as "numpy.argsort(a0, axis=1)": graphs can be read, kept in caches of compilers and run in another process. Compilers
+know the dtype and the sizes of its result, and that it is laid out one row after the other; what is in it they do not
+ask. Only calls are in it that give a new array and write to none.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from pellucid import _numpy
+from pellucid._numpy import Unsupported
+from pellucid._numpy_torch import Call, _dtype
+
+_np: Any = _numpy.np if _numpy.AVAILABLE else None
+
+
+def called(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], stand_in: Any, sizes: Any) -> Call:
+    """A call of the operator that stands for a call of numpy.
+
+    Args:
+        function: of numpy or `operator`; the name of a method of the first argument.
+        args: fake tensors in the place of arrays, constants, and containers of these.
+        kwargs: the same.
+        stand_in: for what numpy gives.
+        sizes: a fake tensor of its sizes, where these are others in other calls; else None.
+
+    Raises:
+        Unsupported: it may give memory of an argument, or there is no text for an argument.
+    """
+    _check_new(function, args, kwargs)
+    tensors: list[torch.Tensor] = []
+    texts = [_text(arg, tensors) for arg in args] + [f"{name}={_text(arg, tensors)}" for name, arg in kwargs.items()]
+    if isinstance(function, str):
+        text = f"{texts[0]}.{function}({', '.join(texts[1:])})"
+    else:
+        text = f"{_name_of(function)}({', '.join(texts)})"
+    if not tensors:
+        raise Unsupported("it is of no array")
+    shape = list(stand_in.shape if sizes is None else sizes.shape)
+    return Call(numpy_operator(), tensors, text, _dtype(stand_in.dtype), shape)
+
+
+def _check_new(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if function == "astype":
+        is_new = len(args) < 6 and "copy" not in kwargs
+    elif function is operator.getitem:
+        is_new = _indexes(args[1])
+    else:
+        is_new = function is not getattr and function not in _numpy._views and "copy" not in kwargs
+    if not is_new or function in _numpy._unfilled:
+        raise Unsupported("torch has nothing of the kind")
+
+
+def _indexes(key: Any) -> bool:
+    """Whether an index has arrays or lists of integers in it, so that numpy copies the elements."""
+    parts = key if isinstance(key, tuple) else (key,)
+    return any(isinstance(part, list) or (isinstance(part, torch.Tensor) and part.ndim > 0) for part in parts)
+
+
+def _text(value: Any, tensors: list[torch.Tensor]) -> str:
+    if isinstance(value, torch.Tensor):
+        for at, known in enumerate(tensors):
+            if known is value:
+                return f"a{at}"
+        tensors.append(value)
+        return f"a{len(tensors) - 1}"
+    kind = type(value)
+    if value is None or value is Ellipsis or kind in (bool, int, str) or (kind is float and math.isfinite(value)):
+        return repr(value)
+    if kind is tuple:
+        return "(" + "".join(_text(item, tensors) + ", " for item in value) + ")"
+    if kind is list:
+        return "[" + ", ".join(_text(item, tensors) for item in value) + "]"
+    if kind is slice:
+        return f"slice({', '.join(_text(part, tensors) for part in (value.start, value.stop, value.step))})"
+    if isinstance(value, _np.dtype) and value.isnative and value.kind in "biuf":
+        return f"numpy.dtype({value.name!r})"
+    if kind in _numpy.SCALAR_TYPES and value.dtype.kind in "biuf" and _np.isfinite(value):
+        return f"numpy.{value.dtype.name}({value.item()!r})"
+    if value is bool or value is int or value is float:
+        return str(value.__name__)
+    if isinstance(value, type) and value in _numpy.SCALAR_TYPES:
+        return f"numpy.dtype({_np.dtype(value).name!r}).type"
+    raise Unsupported(f"an argument is a {kind.__name__}")
+
+
+@functools.cache
+def _names() -> dict[int, str]:
+    names = {id(getattr(operator, name)): f"operator.{name}" for name in operator.__all__}
+    for prefix, module in (("numpy.linalg.", _np.linalg), ("numpy.fft.", _np.fft), ("numpy.", _np)):
+        names.update({id(found): prefix + name for name, found in vars(module).items() if callable(found)})
+    return names
+
+
+def _name_of(function: Any) -> str:
+    owner = getattr(function, "__self__", None)
+    if isinstance(owner, _np.ufunc):
+        return f"{_name_of(owner)}.{function.__name__}"
+    if getattr(builtins, getattr(function, "__name__", ""), None) is function:
+        return str(function.__name__)
+    name = _names().get(id(function))
+    if name is None:
+        raise Unsupported("torch has nothing of the kind")
+    return name
+
+
+@functools.lru_cache(maxsize=4096)
+def _compiled(text: str, count: int) -> Callable[..., Any]:
+    names = ", ".join(f"a{at}" for at in range(count))
+    return eval(f"lambda {names}: {text}", {"numpy": _np, "operator": operator})  # type: ignore[no-any-return]
+
+
+def _run(arrays: list[torch.Tensor], text: str, dtype: torch.dtype, sizes: list[int]) -> torch.Tensor:
+    given = [array.detach().numpy() for array in arrays]
+    for array in given:
+        array.flags.writeable = False
+    made = _np.ascontiguousarray(_compiled(text, len(arrays))(*given)).reshape(sizes)
+    if not made.flags.writeable or any(_np.may_share_memory(made, array) for array in given):
+        made = made.copy()
+    tensor = torch.from_numpy(made)
+    if tensor.dtype != dtype:
+        raise RuntimeError(f"{text} gives a {tensor.dtype} array; {dtype} was said of it")
+    return tensor
+
+
+@functools.cache
+def numpy_operator() -> Any:
+    """torch.ops.pellucid.numpy.default, made when it is asked for: torch takes its time."""
+    library = torch.library.Library("pellucid", "FRAGMENT")
+    _LIBRARIES.append(library)
+    tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
+    library.define("numpy(Tensor[] arrays, str call, ScalarType dtype, SymInt[] sizes) -> Tensor", tags=tags)
+    library.impl("numpy", _run, "CPU")
+    torch.library.register_fake("pellucid::numpy", _fake, lib=library)
+    return torch.ops.pellucid.numpy.default
+
+
+def _fake(arrays: list[torch.Tensor], call: str, dtype: torch.dtype, sizes: list[Any]) -> torch.Tensor:
+    return torch.empty(sizes, dtype=dtype)
+
+
+_LIBRARIES: list[torch.library.Library] = []  # an operator goes with its library
