@@ -552,6 +552,8 @@ def _attribute(a: Any, name: str) -> Call:
 
 
 def _item(a: Any, key: Any) -> Call:
+    if _is_array(key) and key.dtype == torch.bool and key.ndim:
+        return Call(operator.getitem, _of_array(a), key)
     for part in key if isinstance(key, tuple) else (key,):
         if isinstance(part, slice):
             if part.step is not None and _whole(part.step) < 1:
@@ -722,13 +724,16 @@ def agrees(stand_in: Any, tensor: Any, function: Any, args: tuple[Any, ...], kwa
     """
     if not isinstance(tensor, torch.Tensor):
         raise Unsupported("torch gives no tensor")
-    if _DTYPES.get(stand_in.dtype.name) != tensor.dtype or tuple(tensor.shape) != stand_in.shape:
+    shape = stand_in.shape
+    if _numpy._length_of(stand_in) is not None:  # only the graph knows it, and torch has another number for it
+        shape = (*tensor.shape[:1], *shape[1:])
+    if _DTYPES.get(stand_in.dtype.name) != tensor.dtype or tuple(tensor.shape) != shape:
         raise Unsupported(f"torch gives a {tensor.dtype} tensor of shape {tuple(tensor.shape)}")
-    if 0 in stand_in.shape or isinstance(stand_in, _numpy.ScalarStandIn):
+    if 0 in shape or isinstance(stand_in, _numpy.ScalarStandIn):
         return
     result = _numpy._run(function, _laid_out(args), _laid_out(kwargs))
     wanted = tuple(stride // result.itemsize for stride in result.strides)
-    if _strides(stand_in.shape, wanted) != _strides(tensor.shape, tensor.stride()):
+    if _strides(shape, wanted) != _strides(tensor.shape, tensor.stride()):
         raise Unsupported("torch lays out the result in another way")
 
 

@@ -15,6 +15,14 @@ PyObject* object_died(PyObject* capsule, PyObject*) noexcept {
 
 PyMethodDef object_died_def = {"object_died", object_died, METH_O, nullptr};
 
+// What stands for a type in an annotation (Optional[int]), which refers to classes alone. Often nothing but a bounded
+// cache of `typing` holds it.
+bool is_of_typing(PyObject* object) noexcept {
+  static PyTypeObject* const base =
+      reinterpret_cast<PyTypeObject*>(py::import_attr("typing", "_Final").release());  // of all of these
+  return PyType_IsSubtype(Py_TYPE(object), base) != 0;
+}
+
 }  // namespace
 
 PyObject* Hold::on_death() {
@@ -30,7 +38,7 @@ PyObject* Hold::on_death() {
 bool Hold::is_watched_kind(PyObject* object) noexcept {
   if (!PyType_SUPPORTS_WEAKREFS(Py_TYPE(object))) return false;
   return !PyType_Check(object) && !PyModule_Check(object) && !PyFunction_Check(object) && !PyCFunction_Check(object) &&
-         !PyCode_Check(object) && !PyFrozenSet_CheckExact(object);
+         !PyCode_Check(object) && !PyFrozenSet_CheckExact(object) && !is_of_typing(object);
 }
 
 Hold::Hold(const Hold& that) {

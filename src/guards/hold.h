@@ -1,6 +1,6 @@
-// Who keeps the objects that guards name. Modules, classes, functions, code and constants are held; user instances are
-// watched by weak references, so that compiled code never keeps a model alive; a watched object that dies ends the
-// program, before its address can be used again.
+// Who keeps the objects that guards name. Modules, classes, what stands for a class in an annotation, functions, code
+// and constants are held; user instances are watched by weak references, so that compiled code never keeps a model
+// alive; a watched object that dies ends the program, before its address can be used again.
 #pragma once
 #include <memory>
 #include <unordered_set>

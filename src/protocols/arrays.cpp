@@ -327,7 +327,7 @@ std::optional<Result> call_of(Interpreter& t, graph::Op op, PyObject* callable, 
   py::Owned<> answer;
   try {
     const region::NumberPolicy& policy = t.region.numbers.policy;
-    const bool takes_unknown = policy.runs_as_captured() && policy.scalar_outputs;
+    const bool takes_unknown = policy.runs_as_captured() ? policy.scalar_outputs : policy.dynamic_output_shapes;
     answer = py::take(PyObject_CallFunctionObjArgs(
         region::of_numpy_module("answer"), callable, arguments.positional.get(), arguments.keywords.get(),
         writes_first ? Py_True : Py_False, takes_unknown ? Py_True : Py_False, arguments.has_open ? Py_True : Py_False,

@@ -96,7 +96,7 @@ const symbolic::Expr* Numbers::new_symbol(const symbolic::Value& hint, const Sou
 py::Owned<> Numbers::read(PyObject* value, const Source* source) {
   for (const auto& audit : region_.audits) audit->note_read(source);
   if (is_number(value)) return py::Owned<>::share(value);
-  if (source->step != source::Step::Const && PyTuple_Check(value)) return tuples.read(value, source);
+  if (source->step != source::Step::Const && OpenTuples::is_one(value)) return tuples.read(value, source);
   // A NaN is found in containers by its identity.
   const bool is_one = PyLong_CheckExact(value) || PyUnicode_CheckExact(value) || PyBytes_CheckExact(value) ||
                       (PyFloat_CheckExact(value) && !std::isnan(PyFloat_AS_DOUBLE(value)));

@@ -1,5 +1,5 @@
-// Tuples from outside with numbers that change. A tuple is compared as a whole until a number in it has changed; then
-// another one stands for it, with what the program goes on with for each item.
+// Tuples and slices from outside with numbers that change. One is compared as a whole until a number in it has changed;
+// then another one stands for it, with what the program goes on with for each item: of a slice, its start, stop and step.
 #pragma once
 #include <unordered_map>
 
@@ -15,18 +15,22 @@ class OpenTuples {
  public:
   explicit OpenTuples(Region& region) : region_(region) {}
 
-  // A tuple was read from there: what the program goes on with.
+  static bool is_one(PyObject* object) noexcept;  // a tuple or a slice
+  static Py_ssize_t size(PyObject* tuple) noexcept;
+  static PyObject* item(PyObject* tuple, Py_ssize_t i) noexcept;  // borrowed
+  static PathHash path_of_item(PyObject* tuple, PathHash path, Py_ssize_t i) noexcept;
+  // One was read from there: what the program goes on with.
   py::Owned<> read(PyObject* tuple, const source::Source* source);
-  // The tuple from outside that `object` stands for; else itself. Borrowed.
+  // The one from outside that `object` stands for; else itself. Borrowed.
   PyObject* behind(PyObject* object) const;
-  // Somebody looks at a tuple from outside that another one stands for: its numbers are constants.
+  // Somebody looks at one from outside that another one stands for: its numbers are constants.
   void settle(PyObject* tuple);
   // Later captures open what has changed of a number, or of a tuple of such, whose value is guarded.
   void note_closed(PyObject* value, PathHash path);
 
  private:
   Region& region_;
-  std::unordered_map<PyObject*, PyObject*> behind_;     // stand-in -> the tuple from outside
+  std::unordered_map<PyObject*, PyObject*> behind_;     // stand-in -> the one from outside
   std::unordered_map<PyObject*, PyObject*> stand_ins_;  // the same, back
 };
 

@@ -134,6 +134,7 @@ py::Owned<> Provenance::note_attribute(PyObject* object, PyObject* name, PyObjec
     note_constant(value);
     return py::Owned<>::share(value);
   }
+  if (cat == Cat::Slice) return py::Owned<>::share(value);  // noted with the slice (open_tuples.h)
   const Source* member = region_.capture->sources.member(source, name);
   if (cat == Cat::Instance) return region_.numbers.read(value, member);
   note_read(value, member);
@@ -149,7 +150,7 @@ void Provenance::note_read(PyObject* value, const Source* source) {
     guard(identity ? Kind::ID_MATCH : Kind::EQUALS_MATCH, source, py::Owned<>::share(value));
     return;
   }
-  if (cat == Cat::Tuple) region_.numbers.tuples.settle(value);
+  if (cat == Cat::Tuple || cat == Cat::Slice) region_.numbers.tuples.settle(value);
   auto& sources = region_.capture->source_of;
   const bool by_identity =
       known_by_identity(cat) || (cat == Cat::Function && source->root()->step == source::Step::Const);

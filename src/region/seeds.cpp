@@ -34,12 +34,15 @@ void Seeds::add_below(PyObject* value, PathHash path, int depth) {
       found_.push_back({path, number->expr->type == symbolic::Type::Float});
     const bool is_float = PyFloat_CheckExact(number->value) != 0;
     if (number->of_tensor && (is_float || PyLong_CheckExact(number->value))) found_.push_back({path, is_float});
-  } else if (PyTuple_CheckExact(value) || PyList_CheckExact(value)) {
+  } else if (PyList_CheckExact(value)) {
+    for (Py_ssize_t i = 0; depth < kDeepest && i < PyList_GET_SIZE(value); ++i)
+      add_below(PyList_GET_ITEM(value, i), hash_below(path, source::Step::Item, i, nullptr), depth + 1);
+  } else if (PyTuple_CheckExact(value) || PySlice_Check(value)) {
     const std::size_t before = found_.size();
-    for (Py_ssize_t i = 0; depth < kDeepest && i < PySequence_Fast_GET_SIZE(value); ++i)
-      add_below(PySequence_Fast_GET_ITEM(value, i), hash_below(path, source::Step::Item, i, nullptr), depth + 1);
-    // A tuple is opened as a whole before its items are (open_tuples.h).
-    if (PyTuple_CheckExact(value) && found_.size() != before) found_.push_back({path, false});
+    for (Py_ssize_t i = 0; depth < kDeepest && i < OpenTuples::size(value); ++i)
+      add_below(OpenTuples::item(value, i), OpenTuples::path_of_item(value, path, i), depth + 1);
+    // One is opened as a whole before its items are.
+    if (found_.size() != before) found_.push_back({path, false});
   } else if (PyDict_CheckExact(value)) {
     PyObject *key = nullptr, *item = nullptr;
     Py_ssize_t position = 0;

@@ -477,7 +477,7 @@ const Row rows[] = {
     {"builtins.property", stores_arguments},
     {"builtins.property.__init__", stores_arguments},
     {"builtins.vars", vars},
-    {"builtins.slice", slice_},
+    {"builtins.slice", slice_, true, true},
     {"builtins.type.__instancecheck__", type_check, true, true},
     {"builtins.type.__subclasscheck__", type_check},
     {"builtins.locals", inspects_stack},

@@ -128,3 +128,19 @@ def test_a_class_with_a_hash_of_its_own_is_asked():
     for _ in range(3):
         by_eager = asked_by(f)
         assert by_eager > 0 and asked_by(compiled) == by_eager
+
+
+def test_an_alias_that_nothing_but_a_cache_of_typing_holds():
+    """typing gives it up when others come, and makes another one that is equal: the entry stays."""
+
+    def f(x):
+        torch.jit.annotate(typing.Optional["SomeName"], None)  # noqa: F821
+        return x + 1
+
+    compiled = pellucid.compile(f, backend=(backend := Counting()))
+    for _ in range(2):
+        assert torch.equal(compiled(torch.ones(3)), torch.ones(3) + 1)
+        for clear in typing._cleanups:
+            clear()
+        gc.collect()
+    assert backend.count == 1

@@ -1,0 +1,197 @@
+"""What torch has no equal for is numpy itself in graphs for compilers: an operator that calls it."""
+
+import threading
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+import pellucid
+from pellucid import _numpy_operator
+from support import CountingOf
+
+RNG = np.random.default_rng(0)
+FLOATS = RNG.normal(size=(4, 3))
+INTS = RNG.integers(-9, 9, size=(4, 3))
+AT = np.array([2, 0, 1, 1])
+
+ONE_GRAPH = {
+    "sort": lambda a, i: np.sort(a + 1, axis=0),
+    "a stable sort": lambda a, i: np.sort(i % 3, axis=1, kind="stable"),
+    "argsort": lambda a, i: np.argsort(a[:, 0] * 2),
+    "argsort of equals": lambda a, i: (i // 4).argsort(axis=0, kind="stable"),
+    "an index of integers": lambda a, i: (a * 2)[AT],
+    "an index of integers and slices": lambda a, i: (a + 1)[AT, :2],
+    "an index that is a list": lambda a, i: (a + 1)[[0, -1]],
+    "an index out of range": lambda a, i: (a + 1)[i],
+    "floor division": lambda a, i: (i // 3) + 1,
+    "division by zero": lambda a, i: i // (i * 0),
+    "remainder": lambda a, i: (i % 4, np.fmod(a, 0.3)),
+    "bytes of floats": lambda a, i: (abs(a) * 50).astype(np.uint8),
+    "integers of floats": lambda a, i: (a * 255).astype("int32") + 1,
+    "partition": lambda a, i: np.partition(a, 1, axis=0),
+    "take": lambda a, i: np.take(a, [0, 2], axis=1),
+    "percentile": lambda a, i: np.percentile(a, 30),
+    "median": lambda a, i: np.median(a, axis=0),
+    "pseudo-inverse": lambda a, i: np.linalg.pinv(a),
+    "digitize": lambda a, i: np.digitize(a, np.array([-1.0, 0, 1])),
+    "covariance": lambda a, i: np.cov(a),
+    "convolution": lambda a, i: np.convolve(a[:, 0], a[:, 1]),
+    "nanmean": lambda a, i: np.nanmean(a, axis=0),
+    "interp": lambda a, i: np.interp(a[:, 0], [-1.0, 0, 1], [0.0, 1, 2]),
+    "searchsorted": lambda a, i: np.searchsorted(np.sort(a[:, 0]), a[:, 1]),
+    "outer": lambda a, i: np.add.outer(a[:, 0], i[:, 0]),
+    "between tensors": lambda a, i: torch.from_numpy(np.sort(a, axis=0)) * 2,
+    "a scalar of numpy": lambda a, i: np.sort(a, axis=0) * np.float32(2),
+}
+
+
+def outcome(f, *args):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            result = f(*(arg.copy() for arg in args))
+        except Exception as error:
+            return type(error), str(error)
+    return [described(one) for one in (result if isinstance(result, tuple) else (result,))]
+
+
+def described(value):
+    if isinstance(value, torch.Tensor):
+        return "tensor", value.dtype, value.stride(), value.tolist()
+    if not isinstance(value, (np.ndarray, np.generic)):
+        return type(value), value
+    return type(value), value.dtype, value.shape, value.strides, value.tolist()
+
+
+def both(f, calls, backend="aot_eager"):
+    """The results of the calls are eager's, bit by bit; the number of graphs."""
+    counted = CountingOf(backend)
+    compiled = pellucid.compile(f, backend=counted)
+    for args in calls:
+        assert outcome(compiled, *args) == outcome(f, *args)
+    return counted.count, len(pellucid.break_reasons(compiled))
+
+
+@pytest.mark.parametrize("name", ONE_GRAPH)
+def test_one_graph(name):
+    pellucid.reset()
+    calls = [(FLOATS, INTS), (FLOATS * -1.7, INTS + 1), (FLOATS[::-1].copy(), INTS)]
+    graphs, breaks = both(ONE_GRAPH[name], calls)
+    assert (graphs, breaks) == (1, 0)
+
+
+@pytest.mark.parametrize("name", ONE_GRAPH)
+def test_other_sizes_and_dtypes(name):
+    """Where numpy's sizes hang on those of the arguments as a row says, two graphs serve all; else there is a break."""
+    pellucid.reset()
+    shapes = [(4, 3), (6, 5), (7, 4), (5, 8)]
+    calls = [(RNG.normal(size=shape), RNG.integers(-3, 3, size=shape)) for shape in shapes]
+    calls += [(FLOATS.astype(np.float32), INTS.astype(np.int32))]
+    both(ONE_GRAPH[name], calls)
+
+
+def test_a_sort_of_any_length_has_two_graphs():
+    calls = [(RNG.normal(size=(length,)),) for length in (3, 5, 8, 13)]
+    assert both(lambda a: np.sort(a) + 1, calls) == (2, 0)
+
+
+def test_the_graph_says_what_is_called():
+    graphs = []
+
+    def backend(gm, example_inputs):
+        graphs.append(gm)
+        return CountingOf("aot_eager")(gm, example_inputs)
+
+    pellucid.compile(lambda a: np.sort(a, axis=1, kind="stable")[:, ::2] * 2, backend=backend)(FLOATS)
+    (graph,) = graphs
+    (call,) = [node for node in graph.graph.nodes if node.target is torch.ops.pellucid.numpy.default]
+    assert call.args[1:] == ("numpy.sort(a0, axis=1, kind='stable')", torch.float64, [4, 3])
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_results_are_memory_of_their_own(backend):
+    f = lambda a: (np.sort(a, axis=0), a[AT])  # noqa: E731
+    a = FLOATS.copy()
+    compiled = pellucid.compile(f, backend=backend)
+    for _ in range(2):
+        ordered, chosen = compiled(a)
+        assert np.array_equal(ordered, np.sort(a, axis=0)) and np.array_equal(chosen, a[AT])
+        assert not np.shares_memory(ordered, a) and not np.shares_memory(chosen, a)
+        ordered += 1
+        assert np.array_equal(a, FLOATS)
+    assert not pellucid.break_reasons(compiled)
+
+
+def test_arrays_in_other_memory():
+    f = lambda a: np.sort(a, axis=0)  # noqa: E731
+    whole = RNG.normal(size=(8, 8))
+    arrays = [whole[:4, :3], whole.T[:4, :3], whole[::-1][:4, :3], np.asfortranarray(whole[:4, :3]), whole[:0, :3]]
+    compiled = pellucid.compile(f, backend=(backend := CountingOf("aot_eager")))
+    for a in arrays:
+        got, want = compiled(a), f(a)
+        assert np.array_equal(got, want) and got.strides == want.strides
+    assert backend.count
+
+
+@pytest.mark.parametrize("view", [lambda a: a[::-1] + 1, lambda a: np.flip(a) + 1, lambda a: a.astype(float, copy=False)])
+def test_what_may_be_a_view_is_none_of_it(view):
+    both(view, [(FLOATS,), (FLOATS * 2,)])
+    with pytest.raises(_numpy_operator.Unsupported):
+        _numpy_operator.called("astype", (torch.ones(3), float), {"copy": False}, np.ones(3), None)
+
+
+def test_numpy_told_to_raise():
+    f = lambda i: i // (i * 0)  # noqa: E731
+    compiled = pellucid.compile(f, backend="aot_eager")
+    with np.errstate(all="ignore"):
+        assert np.array_equal(compiled(INTS), f(INTS))
+    with np.errstate(all="raise"), pytest.raises(FloatingPointError, match="divide by zero"):
+        compiled(INTS)
+
+
+def test_threads():
+    compiled = pellucid.compile(lambda a: np.sort(a, axis=0) * 2, backend="aot_eager")
+    compiled(FLOATS)
+    wrong = []
+
+    def run(seed):
+        a = np.random.default_rng(seed).normal(size=(4, 3))
+        for _ in range(20):
+            if not np.array_equal(compiled(a), np.sort(a, axis=0) * 2):
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=run, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong and not pellucid.break_reasons(compiled)
+
+
+# ---- what a mask selects
+
+MASKED = {
+    "alone": lambda a: a[a > 0],
+    "rows": lambda a: a[a[:, 0] > 0],
+    "a column of rows": lambda a: a[a[:, 0] > 0][:, 1],
+    "computed with": lambda a: a[a > 0] * 2 + 1,
+    "its maximum": lambda a: a[a > 0].max(),
+    "its maximum, which need not be": lambda a: a[a > 9].max(),
+    "its length": lambda a: len(a[a > 0]),
+    "as a tensor": lambda a: torch.from_numpy(a[a > 0]) + 1,
+}
+
+
+@pytest.mark.parametrize("name", MASKED)
+def test_what_a_mask_selects_is_in_the_graph(name):
+    pellucid.reset()
+    calls = [(FLOATS,), (-FLOATS,), (FLOATS * 0,), (FLOATS + 9,)]
+    assert both(MASKED[name], calls) == (1, 0)
+
+
+def test_what_a_mask_selects_may_end_the_graph():
+    with pellucid.config.patch(capture_dynamic_output_shape_ops=False):
+        graphs, breaks = both(MASKED["computed with"], [(FLOATS,), (-FLOATS,), (FLOATS * 0,)])
+    assert breaks == 1 and graphs
