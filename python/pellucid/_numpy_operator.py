@@ -103,11 +103,11 @@ def _names() -> dict[int, str]:
 
 
 def _name_of(function: Any) -> str:
-    owner = getattr(function, "__self__", None)
+    owner, own_name = getattr(function, "__self__", None), getattr(function, "__name__", "")
     if isinstance(owner, _np.ufunc):
-        return f"{_name_of(owner)}.{function.__name__}"
-    if getattr(builtins, getattr(function, "__name__", ""), None) is function:
-        return str(function.__name__)
+        return f"{_name_of(owner)}.{own_name}"
+    if getattr(builtins, own_name, None) is function:
+        return str(own_name)
     name = _names().get(id(function))
     if name is None:
         raise Unsupported("torch has nothing of the kind")
@@ -117,7 +117,7 @@ def _name_of(function: Any) -> str:
 @functools.lru_cache(maxsize=4096)
 def _compiled(text: str, count: int) -> Callable[..., Any]:
     names = ", ".join(f"a{at}" for at in range(count))
-    return eval(f"lambda {names}: {text}", {"numpy": _np, "operator": operator})  # type: ignore[no-any-return]
+    return eval(f"lambda {names}: {text}", {"numpy": _np, "operator": operator})
 
 
 def _run(arrays: list[torch.Tensor], text: str, dtype: torch.dtype, sizes: list[int]) -> torch.Tensor:

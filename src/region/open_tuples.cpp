@@ -12,8 +12,7 @@ constexpr int kDeepestTuple = 8;
 constexpr const char* kPartsOfSlices[] = {"start", "stop", "step"};
 
 const Source* place_of_item(source::SourceTable& sources, PyObject* tuple, const Source* source, Py_ssize_t i) {
-  return PyTuple_Check(tuple) ? sources.item(source, i)
-                              : sources.member(source, py::interned(kPartsOfSlices[i]).get());
+  return PyTuple_Check(tuple) ? sources.item(source, i) : sources.member(source, py::interned(kPartsOfSlices[i]).get());
 }
 
 py::Owned<> with_items(PyObject* tuple, std::vector<py::Owned<>> items) {

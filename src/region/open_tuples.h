@@ -1,5 +1,6 @@
-// Tuples and slices from outside with numbers that change. One is compared as a whole until a number in it has changed;
-// then another one stands for it, with what the program goes on with for each item: of a slice, its start, stop and step.
+// Tuples and slices from outside with numbers that change. One is compared as a whole until a number in it has
+// changed; then another one stands for it, with what the program goes on with for each item: of a slice, its start,
+// stop and step.
 #pragma once
 #include <unordered_map>
 

@@ -526,6 +526,7 @@ region::NumberPolicy number_policy(const Cache& cache, bool fullgraph, bool cons
           .long_lists = fullgraph || config_number("capture_scalar_outputs") != 0,
           .late_items = !as_captured && !fullgraph && config_number("capture_scalar_outputs") == 0,
           .value_checks = cache.takes_unbacked,
+          .calls_numpy = !has_mark(backend, "exports"),  // what is exported needs torch alone
           .takes_coo = has_mark(backend, "takes_coo"),
           .is_last = automatic && cache.numbers.has_open() && !has_mark(backend, "has_no_limit") &&
                      cache.entries_made() + 1 >= config_number("recompile_limit")};

@@ -135,7 +135,9 @@ def test_arrays_in_other_memory():
     assert backend.count
 
 
-@pytest.mark.parametrize("view", [lambda a: a[::-1] + 1, lambda a: np.flip(a) + 1, lambda a: a.astype(float, copy=False)])
+@pytest.mark.parametrize(
+    "view", [lambda a: a[::-1] + 1, lambda a: np.flip(a) + 1, lambda a: a.astype(float, copy=False)]
+)
 def test_what_may_be_a_view_is_none_of_it(view):
     both(view, [(FLOATS,), (FLOATS * 2,)])
     with pytest.raises(_numpy_operator.Unsupported):
@@ -195,3 +197,12 @@ def test_what_a_mask_selects_may_end_the_graph():
     with pellucid.config.patch(capture_dynamic_output_shape_ops=False):
         graphs, breaks = both(MASKED["computed with"], [(FLOATS,), (-FLOATS,), (FLOATS * 0,)])
     assert breaks == 1 and graphs
+
+
+def test_what_is_exported_needs_torch_alone():
+    class Ordered(torch.nn.Module):
+        def forward(self, x):
+            return torch.from_numpy(np.sort(x.numpy())) * 2
+
+    with pytest.raises(pellucid.errors.Unsupported, match="torch has nothing of the kind"):
+        pellucid.export(Ordered(), torch.randn(4))

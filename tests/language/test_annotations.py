@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import collections.abc
+import gc
 import typing
 from typing import Annotated, Any, Callable, Dict, Iterator, List, Literal, Optional, ParamSpec, Tuple, TypeVar, Union
 

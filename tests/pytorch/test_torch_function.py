@@ -163,7 +163,9 @@ def shown(value):
     with torch._C.DisableTorchFunction():
         if isinstance(value, torch.Tensor):
             plain = value.detach().as_subclass(torch.Tensor)
-            attributes = {k: shown(v) for k, v in vars(value).items()}
+            # AOTAutograd notes on a result which of its sizes it has compiled for any value.
+            ours = {k: v for k, v in vars(value).items() if k != "_dynamo_propagated_dynamic_indices"}
+            attributes = {k: shown(v) for k, v in ours.items()}
             facts = (tuple(plain.shape), plain.stride(), str(plain.dtype), value.requires_grad)
             grad = shown(value.grad) if value.is_leaf and value.grad is not None else None
             return type(value).__name__, facts, plain.tolist(), grad, attributes
