@@ -47,7 +47,12 @@ class Given {
   const Expr* size_of(const at::Tensor& fake, Count&& count, std::int64_t least, std::int64_t most) {
     if (const auto known = elements(GraphGives::Size, fake)) {
       const WithData outside;
-      return constant(count(*known));
+      constexpr std::int64_t kLeastInCompilers = 2;
+      const std::int64_t found = count(*known);
+      if (found >= kLeastInCompilers || !scope_->decider->is_traced_again()) {
+        scope_->has_known_sizes = true;
+        return constant(found);
+      }
     }
     return size(least, most);
   }

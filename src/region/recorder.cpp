@@ -371,6 +371,7 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
     const Unbacked::InTorch asks(region_.unbacked);
     region_.numbers.scope()->item = nullptr;
     region_.numbers.scope()->known_items.clear();
+    region_.numbers.scope()->has_known_sizes = false;
     result = wraps ? wrappers.call(callable, arguments.values, args.size(), args.kwnames)
                    : fakes_->call(on_fakes, arguments.values.data(), args.size(), args.kwnames);
   };
@@ -427,12 +428,18 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
     region_.unbacked.check_before(result.get(), given_number(result.get()));
   }
   const auto known = std::exchange(region_.numbers.scope()->known_items, {});
-  if (!known.empty() && !is_item(target) && !region_.numbers.policy.runs_as_captured()) {
+  const bool says_sizes = std::exchange(region_.numbers.scope()->has_known_sizes, false);
+  bool gives_tensor = false;
+  each_tensor(result.get(), [&](PyObject*) { gives_tensor = true; });
+  if (!known.empty() && gives_tensor && !region_.numbers.policy.runs_as_captured()) {
     const bool untouched = std::ranges::all_of(versions, is_untouched);
     const std::size_t first = op == graph::Op::CallMethod ? 1 : 0;
     const auto numbers =
         untouched ? with_items(args.values, arguments.values, first, known) : std::vector<py::Owned<>>();
-    if (numbers.empty()) unsupported(Reason::DataDependent, {{"operation", needing_values(name_of_target(target))}});
+    const bool is_changed =
+        !std::ranges::equal(numbers, args.values, {}, [](const auto& value) { return value.get(); });
+    if (numbers.empty() || !is_changed)
+      unsupported(Reason::DataDependent, {{"operation", needing_values(name_of_target(target))}});
     std::vector<PyObject*> values;
     values.reserve(numbers.size());
     for (const auto& value : numbers) values.push_back(value.get());
@@ -468,7 +475,10 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
       if (!real_of_.contains(tensor)) fake_of_.emplace(tensor, py::Owned<>::share(tensor));
     });
   }
-  return wrap_result(op, target, args, std::move(result), mutated);
+  Result wrapped = wrap_result(op, target, args, std::move(result), mutated);
+  if (says_sizes && wrapped.is_value() && !region_.numbers.policy.runs_as_captured())
+    region_.unbacked.say_sizes(wrapped.value.get());
+  return wrapped;
 }
 
 // The fake of a tensor with data that torch has just made of numbers. A level of torch.func is around it as around the
