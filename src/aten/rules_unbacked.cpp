@@ -49,7 +49,7 @@ class Given {
       const WithData outside;
       constexpr std::int64_t kLeastInCompilers = 2;
       const std::int64_t found = count(*known);
-      if (found >= kLeastInCompilers || !scope_->decider->is_traced_again()) {
+      if (found >= kLeastInCompilers || !scope_->is_traced_again) {
         scope_->has_known_sizes = true;
         return constant(found);
       }

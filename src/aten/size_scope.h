@@ -30,9 +30,6 @@ class SizeDecider {
                                                std::int64_t most, PyObject* of) = 0;
   // The tensor with data that a fake stands for, where the capture goes by its elements; empty: it does not.
   virtual py::Owned<> elements_of(GraphGives what, PyObject* fake) = 0;
-  // Whether a compiler traces the graph once more. It takes for granted that a size that depends on values is neither 0
-  // nor 1, for what is broadcast and in the backward pass.
-  virtual bool is_traced_again() const = 0;
 
  protected:
   SizeDecider() = default;
@@ -52,6 +49,9 @@ struct SizeScope {
   // The elements that item() gave since whoever called torch asked for them: (fake, number). The capture knows them, a
   // compiler that traces the graph does not.
   std::vector<std::pair<py::Owned<>, py::Owned<>>> known_items;
+  // A compiler traces the graph once more. It takes for granted that a size that depends on values is neither 0 nor 1,
+  // for what is broadcast and in the backward pass.
+  bool is_traced_again = false;
   // How many elements an operator finds was known to the capture so, since whoever called torch asked.
   bool has_known_sizes = false;
   // The fakes whose elements decide on symbols that the graph gives.

@@ -48,7 +48,6 @@ class SizeArithmetic {
     require(compare(symbolic::Comparison::Ge, a, constant(number)));
   }
   std::int64_t plain(const Expr* number);  // its value, a constant from now on
-  bool is_traced_again() const { return decider().is_traced_again(); }
 
  private:
   const Expr* binary(symbolic::Binary operation, const Expr* a, const Expr* b);

@@ -98,7 +98,7 @@ bool index_put(SizeCall& call) {
       d += rank == 0 ? 1 : 0;
     }
     // One value for all of them has a gradient of its own, where a compiler takes for granted that it is not one.
-    if (call.is_traced_again()) {
+    if (call.scope()->is_traced_again) {
       for (const Expr* size : call.shape(2).sizes) (void)call.is(size, 1);
     }
   } else {

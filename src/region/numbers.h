@@ -63,7 +63,6 @@ class Numbers final : public aten::SizeDecider {
   const symbolic::Expr* given_by_graph(aten::GraphGives what, symbolic::Value hint, std::int64_t least,
                                        std::int64_t most, PyObject* of) override;
   py::Owned<> elements_of(aten::GraphGives what, PyObject* fake) override;
-  bool is_traced_again() const override { return !policy.runs_as_captured(); }
   std::uint32_t here() override;  // names the place in the program, for decisions
 
   void note_refusal(const GraphBreak& stop);  // Unbacked::rethrow

@@ -6,6 +6,7 @@
 #include "aten/torch_function.h"
 #include "base/text.h"
 #include "py/cpython.h"
+#include "region/assertions.h"
 #include "region/custom_operators.h"
 #include "region/jagged.h"
 #include "region/known_elements.h"
@@ -477,7 +478,7 @@ Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, 
   }
   Result wrapped = wrap_result(op, target, args, std::move(result), mutated);
   if (says_sizes && wrapped.is_value() && !region_.numbers.policy.runs_as_captured())
-    region_.unbacked.say_sizes(wrapped.value.get());
+    say_sizes(region_, wrapped.value.get());
   return wrapped;
 }
 

@@ -5,6 +5,7 @@
 
 #include "aten/aten.h"
 #include "guards/condition.h"
+#include "region/assertions.h"
 #include "region/known_elements.h"
 #include "region/objects.h"
 #include "region/region.h"
@@ -244,25 +245,6 @@ void Unbacked::give_sizes(PyObject* tensor) {
   }
 }
 
-void Unbacked::say_sizes(PyObject* result) {
-  each_tensor(result, [&](PyObject* tensor) {
-    graph::Node* const of = region_.recorder.node_of(tensor);
-    if (of == nullptr || !aten::is_fake(tensor)) return;
-    const aten::OpenShape open = region_.recorder.fakes().open_shape(tensor);
-    const auto sizes = aten::meta_of(tensor).sizes;
-    for (std::size_t d = 0; d < sizes.size(); ++d) {
-      if (!open.sizes.empty() && !open.sizes[d]->is_constant()) continue;
-      const auto known = py::take(PyLong_FromLongLong(sizes[d]));
-      auto args = args_of(graph::Arg::of(of), graph::Arg::of(py::take(PyLong_FromSize_t(d))));
-      graph::Node* size =
-          region_.capture->graph.call(graph::Op::CallMethod, py::str("size"), std::move(args), {}, known.copy());
-      size->where = region_.recorder.call_site();
-      auto is_known = applied("operator", "eq", args_of(graph::Arg::of(size), graph::Arg::of(known.copy())), true);
-      assert_scalar(std::move(is_known), "the size " + std::to_string(sizes[d]) + ", which the guards say");
-    }
-  });
-}
-
 bool Unbacked::is_given(const Expr* expr, const std::vector<const Expr*>& soon) const {
   if (const auto symbol = symbols_.find(expr); symbol != symbols_.end())
     return symbol->second || std::ranges::find(soon, expr) != soon.end();
@@ -401,18 +383,7 @@ void Unbacked::add_assertion(const Expr* condition) {
     (void)hints.wish_closed(condition);
     refuse(condition);
   }
-  assert_scalar(arg_of(condition), text_of(condition));
-}
-
-void Unbacked::assert_scalar(graph::Arg condition, const std::string& text) {
-  static PyObject* const function =
-      py::take(PyObject_GetAttrString(torch_operator("aten", "_assert_scalar").get(), "default")).release();
-  auto message = graph::Arg::of(py::str("Runtime assertion failed for expression " + text));
-  auto args = args_of(std::move(condition), std::move(message));
-  graph::Node* node = region_.capture->graph.call(graph::Op::CallFunction, py::Owned<>::share(function),
-                                                  std::move(args), {}, py::Owned<>::share(Py_None));
-  node->where = region_.recorder.call_site();
-  node->impure = node->may_raise = true;
+  assert_scalar(region_, arg_of(condition), text_of(condition));
 }
 
 }  // namespace pellucid::region

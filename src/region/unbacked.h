@@ -92,9 +92,6 @@ class Unbacked {
 
   // `result` is what torch gave, a `number` perhaps, and its node comes next: what it needs is asserted before that.
   void check_before(PyObject* result, const symbolic::Expr* number);
-  // What an operator gives has sizes that the capture knows by the elements of tensors, which are guarded: the graph
-  // says them, since a compiler that traces it does not know the elements.
-  void say_sizes(PyObject* result);
   // An operator fails with these fakes: perhaps because a size stands for another one than it has to be equal to.
   void wish_for_fitting_sizes(const std::vector<PyObject*>& arguments);
   // The program says that this is so.
@@ -110,7 +107,6 @@ class Unbacked {
   void note_decisions();
   void assert_known();
   void add_assertion(const symbolic::Expr* condition);
-  void assert_scalar(graph::Arg condition, const std::string& text);
   bool ties_to_input(const symbolic::Expr* condition) const;
   graph::Arg arg_of(const symbolic::Expr* expr);
   graph::Arg applied(const char* module, const char* name, std::vector<graph::Arg> args, bool value);

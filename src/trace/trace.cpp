@@ -233,6 +233,7 @@ Outcome capture(PyFunctionObject* function, PyCodeObject* code, PyObject* const*
   return with_hints([&](auto&& with) {
     Executor executor(function, code, extent);
     executor.region.numbers.policy = numbers;
+    executor.region.numbers.scope()->is_traced_again = !numbers.runs_as_captured();
     executor.region.recorder.leaves_before = extent.leaves_before;
     executor.region.recorder.bodies.function_views_before = extent.function_views_before;
     executor.region.inner_hooks.behind = extent.hooks_behind;
@@ -247,6 +248,7 @@ Outcome capture(const frames::State& state, Extent extent, const region::NumberP
   return with_hints([&](auto&& with) {
     Executor executor(outermost.function.get(), outermost.code(), extent);
     executor.region.numbers.policy = numbers;
+    executor.region.numbers.scope()->is_traced_again = !numbers.runs_as_captured();
     executor.region.recorder.leaves_before = extent.leaves_before;
     executor.region.recorder.bodies.function_views_before = extent.function_views_before;
     executor.region.inner_hooks.behind = extent.hooks_behind;

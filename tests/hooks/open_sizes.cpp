@@ -38,7 +38,6 @@ class Recorder final : public aten::SizeDecider {
     return nullptr;
   }
   py::Owned<> elements_of(aten::GraphGives, PyObject*) override { return {}; }
-  bool is_traced_again() const override { return false; }
 
   std::vector<std::string> fixed;
 
