@@ -30,7 +30,7 @@ PyObject* Hold::on_death() {
   auto flag = std::make_unique<Flag>(alive_);
   auto capsule = py::take(PyCapsule_New(
       flag.get(), kCapsule, [](PyObject* self) { delete static_cast<Flag*>(PyCapsule_GetPointer(self, kCapsule)); }));
-  flag.release();
+  (void)flag.release();
   callback_ = py::take(PyCFunction_New(&object_died_def, capsule.get()));
   return callback_.get();
 }
