@@ -10,7 +10,8 @@ import torch
 class _Freed(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor, anchor: torch.Tensor) -> torch.Tensor:
-        return tensor.view_as(tensor)
+        # No view, as what a program computes is none: autograd refuses writes to views that a Function makes.
+        return tensor.data
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:

@@ -502,6 +502,29 @@ def test_a_loss_that_leaves_has_no_graph_any_more(backend):
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_what_leaves_behind_a_pass_can_be_written_to(backend):
+    """A total of losses is summed up in place, as `total += loss` of a loop does with the first one."""
+
+    def step(x):
+        hidden = x * 2
+        loss = hidden.exp().sum()
+        loss.backward()
+        return loss, hidden, hidden[0]
+
+    compiled = pellucid.compile(step, backend=backend, fullgraph=True)
+    for _ in range(2):
+        results = [run(torch.arange(4.0, requires_grad=True)) for run in (compiled, step)]
+        for loss, hidden, first in results:
+            loss += 1
+            first.mul_(3).add_(1)
+            hidden.sub_(0.5)
+            with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+                hidden.sum().backward()
+        for got, wanted in zip(*results, strict=True):
+            assert same(got.detach(), wanted.detach()) and got.requires_grad and not got.is_leaf
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_a_second_pass_raises_as_in_eager(backend):
     net, x = make()
 
