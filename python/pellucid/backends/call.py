@@ -20,6 +20,7 @@ from pellucid._fx import user_stack_of
 from pellucid.backends import verify
 from pellucid.backends.builtin import takes_coo, takes_symbols, uses_aot
 from pellucid.backends.eager import eager
+from pellucid.backends.entered_modes import enters_with_gradients, with_gradients
 from pellucid.backends.errors import BackendRefused, BackendSkips, GraphRefused, LoadedAOTAutograd
 from pellucid.backends.registry import aot_is_loaded, lookup_backend
 from pellucid.errors import BackendCompilerFailed, SkipFrame
@@ -160,7 +161,10 @@ def _compiled(
 ) -> Callable:
     prepares = _needs_context(example_inputs, backend, open_numbers)
     context: Any = None
+    turns_on_gradients = enters_with_gradients(gm)
     with contextlib.ExitStack() as held:
+        if turns_on_gradients:
+            held.enter_context(torch.enable_grad())
         try:
             if prepares:
                 context = held.enter_context(_tracing_context(gm, example_inputs, backend, open_numbers))
@@ -170,6 +174,8 @@ def _compiled(
                 return as_captured
             if not callable(compiled):
                 raise TypeError(f"compiler_fn did not return callable, but {type(compiled).__name__}")
+            if turns_on_gradients:
+                compiled = with_gradients(compiled)
         except GraphRefused:
             raise
         except Exception as error:
