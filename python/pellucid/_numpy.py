@@ -45,7 +45,7 @@ argpartition searchsorted clip round around fix nan_to_num isclose isin isneginf
 dot vdot inner outer matmul tensordot kron cross trace einsum tril triu vander pad convolve correlate
 zeros ones empty full zeros_like ones_like empty_like full_like eye identity arange linspace logspace geomspace meshgrid
 tri diag diagflat indices hanning hamming bartlett blackman kaiser i0 sinc unwrap angle trapezoid gradient
-interp select append corrcoef cov
+interp select append corrcoef cov lexsort packbits unpackbits polyval polyadd polysub polymul polyder polyint
 fft.fft fft.ifft fft.rfft fft.irfft fft.fft2 fft.ifft2 fft.rfft2 fft.irfft2 fft.fftn fft.ifftn fft.rfftn fft.irfftn
 fft.hfft fft.ihfft fft.fftfreq fft.rfftfreq fft.fftshift fft.ifftshift
 linalg.norm linalg.matrix_norm linalg.vector_norm linalg.vecdot linalg.multi_dot linalg.outer linalg.trace
@@ -54,7 +54,7 @@ linalg.matmul linalg.tensordot linalg.cross linalg.det linalg.slogdet
 # New arrays, but some data makes them raise:
 _RAISING = """
 take take_along_axis choose digitize average percentile quantile nanpercentile nanquantile histogram
-ravel_multi_index unravel_index
+ravel_multi_index unravel_index insert delete polyfit
 linalg.inv linalg.pinv linalg.solve linalg.cholesky linalg.eigh linalg.eigvalsh linalg.svd linalg.svdvals linalg.qr
 linalg.matrix_power linalg.cond linalg.matrix_rank linalg.tensorinv linalg.tensorsolve
 """
@@ -62,7 +62,7 @@ linalg.matrix_power linalg.cond linalg.matrix_rank linalg.tensorinv linalg.tenso
 _VIEWS = """
 reshape ravel transpose permute_dims matrix_transpose swapaxes moveaxis rollaxis squeeze expand_dims atleast_1d
 atleast_2d atleast_3d broadcast_to broadcast_arrays flip fliplr flipud rot90 split array_split hsplit vsplit dsplit
-asarray asanyarray ascontiguousarray asfortranarray array diagonal real imag real_if_close unstack
+asarray asanyarray ascontiguousarray asfortranarray array diagonal real imag real_if_close unstack ix_
 linalg.diagonal linalg.matrix_transpose
 """
 # What they say of an array is known without its data:
@@ -175,7 +175,7 @@ if AVAILABLE:
         getattr(np.generic, method.__name__) for method in list(METHODS) if hasattr(np.generic, method.__name__)
     )
     WRITING_METHODS.extend(_methods(_WRITING_METHODS))
-    UFUNC_METHODS.extend(np.ufunc.__dict__[name] for name in ("reduce", "accumulate", "outer"))
+    UFUNC_METHODS.extend(np.ufunc.__dict__[name] for name in ("reduce", "accumulate", "outer", "reduceat"))
     SCALAR_TYPES.extend(
         {np.dtype(code).type: None for code in "?bhilqBHILQefdFD"},
     )
@@ -377,13 +377,21 @@ def _may_raise(function: Any, args: Any) -> bool:
         return _has_array(args[1])
     if function in (np.power, np.float_power, operator.pow, operator.ipow):
         return all(_is_integer(a) for a in args)
-    return function in _raising
+    return function in _raising or (
+        isinstance(owner := getattr(function, "__self__", None), np.ufunc) and function == owner.reduceat
+    )
 
 
 def _has_array(key: Any) -> bool:
     if isinstance(key, (tuple, list)):
         return isinstance(key, list) or any(_has_array(part) for part in key)
     return isinstance(key, (np.ndarray, np.generic)) and key.dtype.kind != "b"
+
+
+def _holds_array(value: Any) -> bool:
+    if isinstance(value, (tuple, list)):
+        return any(map(_holds_array, value))
+    return isinstance(value, (np.ndarray, np.generic))
 
 
 def _is_mask(key: Any) -> bool:
@@ -493,6 +501,8 @@ def answer(
         raise NeedsData("the length of an array, which only the graph knows,")
     if function is np.where and len(args) + len(kwargs) == 1:
         raise NeedsData("where() of a condition alone")
+    if function is np.delete and _holds_array(_argument(function, plain_args, plain_kwargs, "obj")):
+        raise NeedsData("how many elements there are to delete")
     if function is np.histogram and any(isinstance(value, str) for value in (*args[1:], kwargs.get("bins"))):
         raise NeedsData("how many bins there are")
     if function is _SETS_ITEM and _is_mask(plain_args[1]) and np.ndim(plain_args[2]):

@@ -3,13 +3,15 @@
 `torch.ops.pellucid.numpy` gets arrays as tensors over their memory, and the call as text over the names a0, a1 …, such
 as "numpy.argsort(a0, axis=1)": graphs can be read, kept in caches of compilers and run in another process. Compilers
 know the dtype and the sizes of its result, and that it is laid out one row after the other; what is in it they do not
-ask. Only calls are in it that give a new array and write to none.
+ask. Only calls are in it that give a new array and write to none. `torch.ops.pellucid.numpy_several` is for those that
+give several (np.linalg.svd).
 """
 
 from __future__ import annotations
 
 import builtins
 import functools
+import itertools
 import math
 import operator
 from collections.abc import Callable
@@ -31,8 +33,8 @@ def called(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], stand_i
         function: of numpy or `operator`; the name of a method of the first argument.
         args: fake tensors in the place of arrays, constants, and containers of these.
         kwargs: the same.
-        stand_in: for what numpy gives.
-        sizes: a fake tensor of its sizes, where these are others in other calls; else None.
+        stand_in: for what numpy gives; a tuple or list of these.
+        sizes: a fake tensor of its sizes, or one for each, where these are others in other calls; else None.
 
     Raises:
         Unsupported: it may give memory of an argument, or there is no text for an argument.
@@ -46,6 +48,11 @@ def called(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], stand_i
         text = f"{_name_of(function)}({', '.join(texts)})"
     if not tensors:
         raise Unsupported("it is of no array")
+    if isinstance(stand_in, (tuple, list)):
+        shapes = [list(one.shape) for one in (stand_in if sizes is None else sizes)]
+        dtypes = [_dtype(one.dtype) for one in stand_in]
+        ranks = [len(shape) for shape in shapes]
+        return Call(operator_of_several(), tensors, text, dtypes, [size for shape in shapes for size in shape], ranks)
     shape = list(stand_in.shape if sizes is None else sizes.shape)
     return Call(numpy_operator(), tensors, text, _dtype(stand_in.dtype), shape)
 
@@ -120,11 +127,17 @@ def _compiled(text: str, count: int) -> Callable[..., Any]:
     return eval(f"lambda {names}: {text}", {"numpy": _np, "operator": operator})
 
 
-def _run(arrays: list[torch.Tensor], text: str, dtype: torch.dtype, sizes: list[int]) -> torch.Tensor:
+def _called(arrays: list[torch.Tensor], text: str) -> tuple[Any, list[Any]]:
+    """What the call gives, and the arrays that it got."""
     given = [array.detach().numpy() for array in arrays]
     for array in given:
         array.flags.writeable = False
-    made = _np.ascontiguousarray(_compiled(text, len(arrays))(*given)).reshape(sizes)
+    return _compiled(text, len(arrays))(*given), given
+
+
+def _tensor(found: Any, given: list[Any], text: str, dtype: torch.dtype, sizes: list[int]) -> torch.Tensor:
+    """A tensor of its own over what numpy has made, as the node says it."""
+    made = _np.ascontiguousarray(found).reshape(sizes)
     if not made.flags.writeable or any(_np.may_share_memory(made, array) for array in given):
         made = made.copy()
     tensor = torch.from_numpy(made)
@@ -133,20 +146,59 @@ def _run(arrays: list[torch.Tensor], text: str, dtype: torch.dtype, sizes: list[
     return tensor
 
 
+def _run(arrays: list[torch.Tensor], text: str, dtype: torch.dtype, sizes: list[int]) -> torch.Tensor:
+    found, given = _called(arrays, text)
+    return _tensor(found, given, text, dtype, sizes)
+
+
+def _run_several(
+    arrays: list[torch.Tensor], text: str, dtypes: list[torch.dtype], sizes: list[int], ranks: list[int]
+) -> list[torch.Tensor]:
+    found, given = _called(arrays, text)
+    tensors: list[torch.Tensor] = []
+    for one, dtype, shape in zip(found, dtypes, _shapes(sizes, ranks), strict=True):
+        tensors.append(_tensor(one, given, text, dtype, shape))
+        given.append(tensors[-1].numpy())  # no two results have the same memory
+    return tensors
+
+
+def _shapes(sizes: list[Any], ranks: list[int]) -> list[list[Any]]:
+    rest = iter(sizes)
+    return [list(itertools.islice(rest, rank)) for rank in ranks]
+
+
 @functools.cache
 def numpy_operator() -> Any:
     """torch.ops.pellucid.numpy.default, made when it is asked for: torch takes its time."""
+    _define("numpy", "ScalarType dtype, SymInt[] sizes) -> Tensor", _run, _fake)
+    return torch.ops.pellucid.numpy.default
+
+
+@functools.cache
+def operator_of_several() -> Any:
+    """torch.ops.pellucid.numpy_several.default. `sizes` are those of all results, `ranks` how many each has."""
+    results = "ScalarType[] dtypes, SymInt[] sizes, int[] ranks) -> Tensor[]"
+    _define("numpy_several", results, _run_several, _fake_several)
+    return torch.ops.pellucid.numpy_several.default
+
+
+def _define(name: str, results: str, run: Callable[..., Any], fake: Callable[..., Any]) -> None:
     library = torch.library.Library("pellucid", "FRAGMENT")
     _LIBRARIES.append(library)
     tags = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_exact_strides)
-    library.define("numpy(Tensor[] arrays, str call, ScalarType dtype, SymInt[] sizes) -> Tensor", tags=tags)
-    library.impl("numpy", _run, "CPU")
-    torch.library.register_fake("pellucid::numpy", _fake, lib=library)
-    return torch.ops.pellucid.numpy.default
+    library.define(f"{name}(Tensor[] arrays, str call, {results}", tags=tags)
+    library.impl(name, run, "CPU")
+    torch.library.register_fake(f"pellucid::{name}", fake, lib=library)
 
 
 def _fake(arrays: list[torch.Tensor], call: str, dtype: torch.dtype, sizes: list[Any]) -> torch.Tensor:
     return torch.empty(sizes, dtype=dtype)
+
+
+def _fake_several(
+    arrays: list[torch.Tensor], call: str, dtypes: list[torch.dtype], sizes: list[Any], ranks: list[int]
+) -> list[torch.Tensor]:
+    return [torch.empty(shape, dtype=dtype) for dtype, shape in zip(dtypes, _shapes(sizes, ranks), strict=True)]
 
 
 _LIBRARIES: list[torch.library.Library] = []  # an operator goes with its library

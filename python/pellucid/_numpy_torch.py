@@ -29,6 +29,8 @@ _DTYPES = {
     "int64": torch.int64,
     "float32": torch.float32,
     "float64": torch.float64,
+    "complex64": torch.complex64,
+    "complex128": torch.complex128,
 }
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 
@@ -419,6 +421,33 @@ def _of_joined(function: Any) -> Callable[..., Call]:
     return row
 
 
+# ---- several views
+
+
+def _split_along(axis: int) -> Callable[..., Call]:
+    def row(ary: Any, indices_or_sections: Any) -> Call:
+        return _array_split(ary, indices_or_sections, axis if _of_array(ary).ndim > 1 else 0)
+
+    return row
+
+
+def _array_split(ary: Any, indices_or_sections: Any, axis: Any = 0) -> Call:
+    sections = indices_or_sections
+    where = [_index(at) for at in sections] if isinstance(sections, (tuple, list)) else _index(sections)
+    return Call(torch.tensor_split, _of_array(ary), where, _whole(axis))
+
+
+def _at_least(function: Any) -> Callable[..., Call]:
+    def row(*arrays: Any) -> Call:
+        return Call(function, *map(_of_array, arrays))
+
+    return row
+
+
+def _unstack(x: Any, /, *, axis: Any = 0) -> Call:
+    return Call(torch.unbind, _of_array(x), _whole(axis))
+
+
 # ---- others
 
 
@@ -548,6 +577,10 @@ def _attribute(a: Any, name: str) -> Call:
         return _transpose(a)
     if name == "mT":
         return Call(torch.transpose, _of_array(a), -1, -2)
+    if name == "real" and not _of_array(a).dtype.is_complex:
+        return Call(torch.Tensor.view, a, tuple(a.shape))
+    if name in ("real", "imag") and _of_array(a).dtype.is_complex:
+        return Call(torch.real if name == "real" else torch.imag, a)
     raise Unsupported(f"the attribute {name}")
 
 
@@ -595,6 +628,15 @@ def _rows() -> dict[Any, Callable[..., Call]]:
         "hstack": _of_joined(torch.hstack),
         "dstack": _of_joined(torch.dstack),
         "column_stack": _of_joined(torch.column_stack),
+        "split": _array_split,  # into parts of one size, as numpy has made sure
+        "array_split": _array_split,
+        "hsplit": _split_along(1),
+        "vsplit": _split_along(0),
+        "dsplit": _split_along(2),
+        "atleast_1d": _at_least(torch.atleast_1d),
+        "atleast_2d": _at_least(torch.atleast_2d),
+        "atleast_3d": _at_least(torch.atleast_3d),
+        "unstack": _unstack,
         "clip": _clip,
         "where": _where,
         "dot": _dot,
@@ -656,20 +698,28 @@ def _rows() -> dict[Any, Callable[..., Call]]:
 
 _ROWS: dict[Any, Callable[..., Call]] = _rows() if _numpy.AVAILABLE else {}
 _AS_UFUNCS: dict[Any, Any] = {}
+# Those that compute nothing, so that they are of complex numbers too.
+_OF_COMPLEX: set[Any] = {operator.getitem, getattr}
 if _numpy.AVAILABLE:
+    names = "reshape ravel transpose permute_dims swapaxes moveaxis squeeze expand_dims copy split array_split hsplit"
+    _OF_COMPLEX.update(_numpy._objects(f"{names} vsplit dsplit atleast_1d atleast_2d atleast_3d unstack"))
+    _OF_COMPLEX.update("copy __copy__ flatten reshape ravel transpose swapaxes squeeze".split())
     _AS_UFUNCS.update({getattr(operator, name): getattr(_np, ufunc) for name, ufunc in _OPERATORS.items()})
     _AS_UFUNCS[abs] = _np.absolute
     _AS_UFUNCS.update({name: getattr(_np, ufunc) for name, ufunc in _METHOD_OPERATORS.items()})
 
 
-def translated(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], stand_in: Any) -> Call:
+def translated(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], stand_in: Any) -> Call | list[Call]:
     """The calls of torch that stand for a call of numpy.
 
     Args:
         function: of numpy or `operator`; the name of a method of the first argument.
         args: fake tensors in the place of arrays, constants, and containers of these.
         kwargs: the same.
-        stand_in: for what numpy gives.
+        stand_in: for what numpy gives; a tuple or list of these.
+
+    Returns:
+        A call that gives a tensor; a call that gives a tuple or list of tensors, or one call for each of these.
 
     Raises:
         Unsupported: there is no such call.
@@ -677,15 +727,37 @@ def translated(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], sta
     try:
         return _call_for(function, args, kwargs)
     except Unsupported:
-        data = _numpy.known_data(stand_in)
-        # fx has no text for each bit of a NaN.
-        if data is None or stand_in.views or not _np.isfinite(data).all():
+        if isinstance(stand_in, (tuple, list)):
+            if not all(map(_is_known, stand_in)):
+                raise
+            return [_constant(one) for one in stand_in]
+        if not _is_known(stand_in):
             raise
-        return Call(torch.tensor, data.tolist(), dtype=_dtype(data.dtype))
+        return _constant(stand_in)
+
+
+def _is_known(stand_in: Any) -> bool:
+    """Whether the elements can stand in the graph, where there is no text for each bit of a NaN."""
+    data = _numpy.known_data(stand_in)
+    return data is not None and not stand_in.views and bool(_np.isfinite(data).all())
+
+
+def _constant(stand_in: Any) -> Call:
+    data = _numpy.known_data(stand_in)
+    return Call(torch.tensor, data.tolist(), dtype=_dtype(data.dtype))
+
+
+def _has_complex(values: tuple[Any, ...] | list[Any]) -> bool:
+    return any(
+        _has_complex(value) if isinstance(value, (tuple, list)) else _is_array(value) and value.dtype.is_complex
+        for value in values
+    )
 
 
 def _call_for(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     ufunc = _AS_UFUNCS.get(function, function)
+    if function not in _OF_COMPLEX and _has_complex((*args, *kwargs.values())):
+        raise Unsupported("torch computes otherwise with complex numbers")
     try:
         row = _ROWS.get(function)
         if row is not None:
@@ -716,12 +788,35 @@ def _laid_out(value: Any) -> Any:
     return value
 
 
-def agrees(stand_in: Any, tensor: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def agrees(stand_in: Any, found: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Asks numpy whether what torch gives is laid out as what numpy gives.
+
+    Args:
+        stand_in: for what numpy gives; a tuple or list of these.
+        found: the fake tensor that torch gives, or a tuple or list of these.
+        function: as `translated` gets it, with the same arguments.
+        args: see there.
+        kwargs: see there.
 
     Raises:
         Unsupported: it is not.
     """
+    if not isinstance(stand_in, (tuple, list)):
+        stand_in, found = [stand_in], [found]
+    has_strides = [_has_strides(*pair) for pair in zip(stand_in, found, strict=True)]
+    if not any(has_strides):
+        return
+    result = _numpy._run(function, _laid_out(args), _laid_out(kwargs))
+    for array, tensor, has in zip(
+        result if isinstance(result, (tuple, list)) else [result], found, has_strides, strict=True
+    ):
+        wanted = tuple(stride // array.itemsize for stride in array.strides)
+        if has and _strides(tensor.shape, wanted) != _strides(tensor.shape, tensor.stride()):
+            raise Unsupported("torch lays out the result in another way")
+
+
+def _has_strides(stand_in: Any, tensor: Any) -> bool:
+    """Whether the strides of what has this dtype and shape are of interest."""
     if not isinstance(tensor, torch.Tensor):
         raise Unsupported("torch gives no tensor")
     shape = stand_in.shape
@@ -729,12 +824,7 @@ def agrees(stand_in: Any, tensor: Any, function: Any, args: tuple[Any, ...], kwa
         shape = (*tensor.shape[:1], *shape[1:])
     if _DTYPES.get(stand_in.dtype.name) != tensor.dtype or tuple(tensor.shape) != shape:
         raise Unsupported(f"torch gives a {tensor.dtype} tensor of shape {tuple(tensor.shape)}")
-    if 0 in shape or isinstance(stand_in, _numpy.ScalarStandIn):
-        return
-    result = _numpy._run(function, _laid_out(args), _laid_out(kwargs))
-    wanted = tuple(stride // result.itemsize for stride in result.strides)
-    if _strides(shape, wanted) != _strides(tensor.shape, tensor.stride()):
-        raise Unsupported("torch lays out the result in another way")
+    return 0 not in shape and not isinstance(stand_in, _numpy.ScalarStandIn)
 
 
 def array_of(tensor: torch.Tensor) -> Any:

@@ -104,7 +104,7 @@ SizeRule find_size_rule(const std::string& name, bool is_elementwise) {
     auto* all = new std::unordered_map<std::string_view, SizeRule>;
     for (const SizeTable& table :
          {like_sizes(), view_sizes(), part_sizes(), matmul_sizes(), reduce_sizes(), join_sizes(), index_sizes(),
-          window_sizes(), make_sizes(), linalg_sizes(), nn_sizes()}) {
+          window_sizes(), make_sizes(), linalg_sizes(), nn_sizes(), backward_sizes()}) {
       for (std::size_t i = 0; i < table.size; ++i) all->emplace(table.rows[i].op, table.rows[i].value);
     }
     return all;

@@ -76,17 +76,18 @@ using SizeRule = bool (*)(SizeCall&);
 using SizeRow = RowOf<SizeRule>;
 using SizeTable = TableOf<SizeRule>;
 
-SizeTable like_sizes();    // sizes_like.cpp: results like an argument
-SizeTable view_sizes();    // sizes_view.cpp
-SizeTable part_sizes();    // sizes_part.cpp: views of some elements
-SizeTable matmul_sizes();  // sizes_matmul.cpp
-SizeTable reduce_sizes();  // sizes_reduce.cpp
-SizeTable join_sizes();    // sizes_join.cpp
-SizeTable index_sizes();   // sizes_index.cpp
-SizeTable window_sizes();  // sizes_window.cpp: convolution, pooling, padding, interpolation
-SizeTable make_sizes();    // sizes_make.cpp: factories
-SizeTable linalg_sizes();  // sizes_linalg.cpp: Fourier transforms, decompositions
-SizeTable nn_sizes();      // sizes_nn.cpp: normalisation, attention, losses
+SizeTable like_sizes();      // sizes_like.cpp: results like an argument
+SizeTable view_sizes();      // sizes_view.cpp
+SizeTable part_sizes();      // sizes_part.cpp: views of some elements
+SizeTable matmul_sizes();    // sizes_matmul.cpp
+SizeTable reduce_sizes();    // sizes_reduce.cpp
+SizeTable join_sizes();      // sizes_join.cpp
+SizeTable index_sizes();     // sizes_index.cpp
+SizeTable window_sizes();    // sizes_window.cpp: convolution, pooling, padding, interpolation
+SizeTable make_sizes();      // sizes_make.cpp: factories
+SizeTable linalg_sizes();    // sizes_linalg.cpp: Fourier transforms, decompositions
+SizeTable nn_sizes();        // sizes_nn.cpp: normalisation, attention, losses
+SizeTable backward_sizes();  // sizes_backward.cpp: what autograd calls
 
 // nullptr when there is none. `is_elementwise`: by torch's own tag.
 SizeRule find_size_rule(const std::string& name, bool is_elementwise);

@@ -267,7 +267,8 @@ Result call_as_torch(Interpreter& t, PyObject* callable, Args given, py::Owned<>
   };
   if ((flags & kWrites) != 0) refuse("it writes, and the backend compiles it for torch");
   if (cat_of(value.get()) == Cat::Array && !is_new_array(t, value.get())) return Result::of(std::move(value));
-  if (!is_new_array(t, value.get())) refuse("it gives several values, and the backend compiles it for torch");
+  const bool gives_several = PyTuple_Check(value.get()) || PyList_Check(value.get());
+  if (!gives_several && !is_new_array(t, value.get())) refuse("it gives no array");
   const CallOnFakes on_fakes = with_fakes(t, given, [&](PyObject* array) { return tensor_for(t, array); });
   static PyObject* const agrees = py::import_attr("pellucid._numpy_torch", "agrees").release();
   py::Owned<> result;
@@ -283,10 +284,23 @@ Result call_as_torch(Interpreter& t, PyObject* callable, Args given, py::Owned<>
   } catch (const py::PythonError& error) {
     refuse_answer(callable, error);
   }
-  graph::Node* node = t.region.recorder.node_of(result.get());
-  if (node == nullptr) refuse("torch computes nothing");
-  t.region.recorder.give(value.get(), node);
-  t.region.recorder.arrays.tensors[value.get()] = std::move(result);
+  const auto give = [&](PyObject* array, PyObject* tensor) {
+    if (!is_new_array(t, array)) {
+      if (cat_of(array) == Cat::Array) return;  // an argument
+      refuse("it gives what is no array");
+    }
+    graph::Node* node = t.region.recorder.node_of(tensor);
+    if (node == nullptr) refuse("torch computes nothing");
+    t.region.recorder.give(array, node);
+    t.region.recorder.arrays.tensors[array] = py::Owned<>::share(tensor);
+  };
+  if (gives_several) {
+    const auto tensors = native_elements(t, result.get());
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(value.get()); ++i)
+      give(PySequence_Fast_GET_ITEM(value.get(), i), PyTuple_GET_ITEM(tensors.get(), i));
+  } else {
+    give(value.get(), result.get());
+  }
   t.region.capture->computes_arrays = true;
   return Result::of(std::move(value));
 }
