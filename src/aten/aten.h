@@ -238,6 +238,7 @@ Meta meta_of(PyObject* tensor);
 // Of a wrapper with those that it is around: a write to one of these is a write to it.
 std::uint32_t version_of(PyObject* tensor) noexcept;
 bool is_float_with_dimensions(PyObject* tensor) noexcept;  // of a real floating dtype, not of dimension 0
+bool is_full_float(PyObject* tensor) noexcept;             // of float32 or float64
 bool is_leaf_with_grad(PyObject* tensor) noexcept;         // requires gradients, and they are accumulated in it
 
 // Op name -> how often a fake kernel had no native rule and used the Python meta function, since the last reset.

@@ -166,6 +166,10 @@ bool is_float_with_dimensions(PyObject* tensor) noexcept {
   const c10::TensorImpl* impl = impl_of(tensor);
   return impl->dim() > 0 && c10::isFloatingType(c10::typeMetaToScalarType(impl->dtype()));
 }
+bool is_full_float(PyObject* tensor) noexcept {
+  const auto dtype = c10::typeMetaToScalarType(impl_of(tensor)->dtype());
+  return dtype == c10::ScalarType::Float || dtype == c10::ScalarType::Double;
+}
 bool is_leaf_with_grad(PyObject* tensor) noexcept {
   const auto* meta = static_cast<autograd::AutogradMeta*>(impl_of(tensor)->autograd_meta());
   return meta != nullptr && meta->requires_grad_ && !meta->grad_fn_;

@@ -46,12 +46,13 @@ bool dense_gradient(SizeCall& call) {
   return true;
 }
 
-// Which of the results there are.
+// Which of the results there are. Some kernels give them all, asked for or not.
 template <std::size_t count>
 std::array<bool, count> mask_of(const SizeCall& call, std::size_t arg) {
   std::array<bool, count> mask{};
+  if (call.results() == count) mask.fill(true);
   const auto given = call.arg(arg).toBoolList();
-  for (std::size_t i = 0; i < count && i < given.size(); ++i) mask[i] = given[i];
+  for (std::size_t i = 0; i < count && i < given.size(); ++i) mask[i] = mask[i] || given[i];
   return mask;
 }
 
@@ -173,14 +174,11 @@ constexpr SizeRow kRows[] = {
     {"huber_loss_backward", broadcast_sizes},
     {"log_sigmoid_backward", dense_gradient<1>},
     {"binary_cross_entropy_backward", dense_gradient<1>},
-    {"rrelu_with_noise", contiguous_gradient<0>},
     {"glu_backward", contiguous_gradient<1>},
     {"_softmax_backward_data", contiguous_gradient<0>},
     {"_log_softmax_backward_data", contiguous_gradient<0>},
     {"nll_loss_backward", contiguous_gradient<1>},
     {"nll_loss2d_backward", dense_gradient<1>},
-    {"multi_margin_loss_backward", contiguous_gradient<1>},
-    {"multilabel_margin_loss_backward", contiguous_gradient<1>},
     {"_ctc_loss_backward", contiguous_gradient<1>},
     {"_pdist_backward", contiguous_gradient<1>},
     {"_cdist_backward", cdist_backward},

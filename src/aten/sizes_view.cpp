@@ -121,8 +121,9 @@ bool expand(SizeCall& call) {
   for (std::size_t d = sizes.size(); d-- > 0;) {
     const bool fresh = d < missing;
     const Expr* size = fresh ? call.constant(1) : from.sizes[d - missing];
-    const bool last = d + 1 == sizes.size();
-    strides[d] = !fresh ? from.strides[d - missing] : last ? call.constant(1) : call.mul(sizes[d + 1], strides[d + 1]);
+    const bool is_last = d + 1 == sizes.size();  // of a tensor of no dimension, which gets strides of 0 alone
+    strides[d] = !fresh ? from.strides[d - missing] : call.constant(0);
+    if (fresh && !is_last) strides[d] = call.mul(sizes[d + 1], strides[d + 1]);
     if (sizes[d]->hint.i == -1) {
       call.require_equal(sizes[d], call.constant(-1));
       sizes[d] = size;

@@ -355,6 +355,8 @@ const symbolic::Expr* Numbers::given_by_graph(aten::GraphGives what, symbolic::V
                                               std::int64_t most, PyObject* of) {
   if (!takes(region_, what)) return nullptr;
   hint = region_.unbacked.hints.next(hint, least, most);
+  // What a compiler that traces the graph again does not know, the graph asserts where it is needed.
+  if (what == aten::GraphGives::Size && scope_->is_traced_again) least = std::min<std::int64_t>(least, 0);
   const symbolic::Expr* made = new_symbol(hint, nullptr, 0, least, most);
   region_.unbacked.add(made);
   if (of != nullptr) scope_->decided_by.emplace(made, py::Owned<>::share(of));

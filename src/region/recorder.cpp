@@ -340,7 +340,31 @@ bool is_item(PyObject* target) {
 
 }  // namespace
 
+namespace {
+
+// A float that changes is a tensor of double precision in the graphs of backends that compile, and gives way to the
+// dtype of a tensor with dimensions alone: so the other operand has one for the length of the operator.
+Result between_scalars(Recorder& recorder, PyObject* callable, PyObject* target, Args args) {
+  static PyObject* const tensor = py::import_attr("torch", "Tensor").release();
+  static PyObject* const method = PyObject_GetAttrString(tensor, "reshape");
+  static PyObject* const name = PyUnicode_InternFromString("reshape");
+  const auto reshaped = [&](PyObject* value, PyObject* shape) {
+    PyObject* given[] = {value, shape};
+    return recorder.torch_call(graph::Op::CallMethod, method, name, Args{given, nullptr});
+  };
+  const bool is_left = cat_of(args[0]) == Cat::Tensor;
+  const auto one = py::take(Py_BuildValue("(i)", 1)), none = py::take(PyTuple_New(0));
+  const Result vector = reshaped(args[is_left ? 0 : 1], one.get());
+  PyObject* operands[] = {is_left ? vector.value.get() : args[0], is_left ? args[1] : vector.value.get()};
+  const Result result = recorder.torch_call(graph::Op::CallFunction, callable, target, Args{operands, nullptr});
+  return reshaped(result.value.get(), none.get());
+}
+
+}  // namespace
+
 Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, Args args) {
+  if (has_two_scalar_tensors(region_.numbers.policy, target, args))
+    return between_scalars(*this, callable, target, args);
   if (divides_scalar_tensor(region_.numbers.policy, target, args)) {
     // torch divides a number by a tensor in this method, as the reciprocal times the number, which has other bits than
     // a quotient of tensors.

@@ -1,6 +1,7 @@
 #include "region/value_arguments.h"
 
 #include <algorithm>
+#include <array>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -69,6 +70,23 @@ bool divides_scalar_tensor(const NumberPolicy& policy, PyObject* target, Args ar
   static PyObject* const truediv = py::import_attr("operator", "truediv").release();
   return target == truediv && args.size() == 2 && is_open(args[0]) && as_number(args[0])->as_tensor &&
          policy.graph_numbers == GraphNumbers::Ints && takes_scalar_tensors(value_arguments(target), args);
+}
+
+bool has_two_scalar_tensors(const NumberPolicy& policy, PyObject* target, Args args) {
+  static const std::array<PyObject*, 4> operators = [] {
+    std::array<PyObject*, 4> found{};
+    std::ranges::transform(std::array{"add", "sub", "mul", "truediv"}, found.begin(),
+                           [](const char* name) { return py::import_attr("operator", name).release(); });
+    return found;
+  }();
+  if (policy.graph_numbers != GraphNumbers::Ints || args.size() != 2 || args.kwnames != nullptr ||
+      std::ranges::find(operators, target) == operators.end())
+    return false;
+  const auto is_number_as_tensor = [](PyObject* value) { return is_open(value) && as_number(value)->as_tensor; };
+  const auto is_scalar = [](PyObject* value) {
+    return cat_of(value) == Cat::Tensor && aten::is_full_float(value) && aten::meta_of(value).sizes.empty();
+  };
+  return (is_number_as_tensor(args[0]) && is_scalar(args[1])) || (is_scalar(args[0]) && is_number_as_tensor(args[1]));
 }
 
 bool is_list_of_indices(PyObject* index) { return PyList_CheckExact(index) && holds_open_numbers_alone(index); }

@@ -33,6 +33,8 @@ bool takes_scalar_tensors(const ValueArguments* known, Args args);
 bool may_be_tensor(const ValueArguments& known, Args args, std::size_t i);
 // Whether this is `number / tensor` with a number that is a tensor of no dimension in the graph.
 bool divides_scalar_tensor(const NumberPolicy& policy, PyObject* target, Args args);
+// Whether an operator has such a number and a tensor of floats that has no dimension itself.
+bool has_two_scalar_tensors(const NumberPolicy& policy, PyObject* target, Args args);
 // A list or tuple of numbers, one of them open.
 bool holds_open_numbers_alone(PyObject* value);
 // A list as an index is a tensor of indices, of which the shape tells no more than how many they are.

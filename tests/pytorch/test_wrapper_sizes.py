@@ -199,6 +199,24 @@ def test_gradients_with_open_sizes(make, backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_gradients_of_what_is_computed_outside(backend):
+    """Inputs that are no leaves; torch.compile has gradients for them, too."""
+    counting = CountingOf(backend)
+    compiled = pellucid.compile(lambda x: x * x + 1, backend=counting, fullgraph=True)
+    for rows in ROWS:
+        seen = []
+        for function in (compiled, lambda x: x * x + 1):
+            torch.manual_seed(rows)
+            x = two(rows, 3).requires_grad_()
+            result = function(x.sin())
+            assert result.requires_grad
+            result.backward(torch.ones_like(result))
+            seen.append(facts([result.detach(), x.grad]))
+        assert seen[0] == seen[1], rows
+    assert counting.count == 2
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_parameters_stay_as_they_are(backend):
     """Sizes of parameters are constants, those of their parts, too."""
     counting = CountingOf(backend)

@@ -43,6 +43,9 @@ PROGRAMS = {
     "distances": lambda x, a, b: (x[b][:, None] - x[a][None]).pow(2),
     "the first of them": lambda x, a, b: x[a][:1] * x[a],
     "the last of them": lambda x, a, b: x[a][-1:] + x[:2],
+    "the first of unique": lambda x, a, b: x[torch.unique(a + 2 * b)][:1] + x[torch.unique(a + 2 * b)],
+    "the first of rows": lambda x, a, b: x[:1] * torch.unique(torch.stack([a, b]), dim=1)[:, :1],
+    "the first counts": lambda x, a, b: torch.bincount(a + b, minlength=1)[:1] * x[: 1 + b.sum().item()],
     "put": put,
     "assigned": assigned,
 }

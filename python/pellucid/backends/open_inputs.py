@@ -114,7 +114,9 @@ class OpenInputs:
         with self._mode, torch.enable_grad():
             made = type(tensor).__tensor_unflatten__(parts, facts, size, stride)
             if tensor.requires_grad:
-                made = made.requires_grad_() if tensor.is_leaf else converter.meta_converter._backward_error(made)
+                made.requires_grad_()
+                if not tensor.is_leaf:
+                    made = converter.meta_converter._backward_error(made)
         converter.set_tensor_memo(tensor, made)
         return made
 
