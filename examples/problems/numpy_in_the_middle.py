@@ -9,8 +9,8 @@ import pellucid
 @pellucid.compile(backend="aot_eager")
 def normalized(image):
     image = image - image.mean()
-    counts, _ = np.histogram(image.numpy(), 3, (-3, 3))
-    return image / torch.from_numpy(counts).max()
+    image = torch.from_numpy(np.flip(image.numpy()).copy())
+    return image / 2
 
 
 print(normalized(torch.arange(6.0)).tolist())

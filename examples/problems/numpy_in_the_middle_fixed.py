@@ -8,8 +8,8 @@ import pellucid
 @pellucid.compile(backend="aot_eager")
 def normalized(image):
     image = image - image.mean()
-    counts = torch.histc(image, 3, -3, 3)
-    return image / counts.max()
+    image = image.flip(0)
+    return image / 2
 
 
 print(normalized(torch.arange(6.0)).tolist())

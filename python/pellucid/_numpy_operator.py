@@ -10,6 +10,7 @@ give several (np.linalg.svd).
 from __future__ import annotations
 
 import builtins
+import cmath
 import functools
 import itertools
 import math
@@ -84,6 +85,8 @@ def _text(value: Any, tensors: list[torch.Tensor]) -> str:
     kind = type(value)
     if value is None or value is Ellipsis or kind in (bool, int, str) or (kind is float and math.isfinite(value)):
         return repr(value)
+    if kind is complex and cmath.isfinite(value):
+        return f"complex({value.real!r}, {value.imag!r})"
     if kind is tuple:
         return "(" + "".join(_text(item, tensors) + ", " for item in value) + ")"
     if kind is list:

@@ -703,7 +703,7 @@ _OF_COMPLEX: set[Any] = {operator.getitem, getattr}
 if _numpy.AVAILABLE:
     names = "reshape ravel transpose permute_dims swapaxes moveaxis squeeze expand_dims copy split array_split hsplit"
     _OF_COMPLEX.update(_numpy._objects(f"{names} vsplit dsplit atleast_1d atleast_2d atleast_3d unstack"))
-    _OF_COMPLEX.update("copy __copy__ flatten reshape ravel transpose swapaxes squeeze".split())
+    _OF_COMPLEX.update(["copy", "__copy__", "flatten", "reshape", "ravel", "transpose", "swapaxes", "squeeze"])
     _AS_UFUNCS.update({getattr(operator, name): getattr(_np, ufunc) for name, ufunc in _OPERATORS.items()})
     _AS_UFUNCS[abs] = _np.absolute
     _AS_UFUNCS.update({name: getattr(_np, ufunc) for name, ufunc in _METHOD_OPERATORS.items()})
@@ -780,7 +780,10 @@ def _laid_out(value: Any) -> Any:
         extent = 1 + sum((size - 1) * stride for size, stride in zip(value.shape, value.stride(), strict=True))
         memory = _np.ones(max(extent, 1), dtype)
         strides = [stride * dtype.itemsize for stride in value.stride()]
-        return _np.ndarray(tuple(value.shape), dtype, memory, 0, strides)
+        array = _np.ndarray(tuple(value.shape), dtype, memory, 0, strides)
+        if array.ndim > 1 and array.shape[-1] == array.shape[-2] and 0 not in value.stride():
+            array[...] = _np.eye(array.shape[-1])  # which has an inverse
+        return array
     if isinstance(value, (tuple, list)):
         return type(value)(map(_laid_out, value)) if type(value) in (tuple, list) else tuple(map(_laid_out, value))
     if isinstance(value, dict):

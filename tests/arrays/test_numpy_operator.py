@@ -44,6 +44,32 @@ ONE_GRAPH = {
     "outer": lambda a, i: np.add.outer(a[:, 0], i[:, 0]),
     "between tensors": lambda a, i: torch.from_numpy(np.sort(a, axis=0)) * 2,
     "a scalar of numpy": lambda a, i: np.sort(a, axis=0) * np.float32(2),
+    "grids": lambda a, i: tuple(np.meshgrid(a[0], i[:, 0], indexing="ij")),
+    "gradients": lambda a, i: tuple(np.gradient(a)),
+    "quotients and remainders": lambda a, i: divmod(i, 4),
+    "fractions and integers": lambda a, i: np.modf(a * 3)[::-1],
+    "mantissas and exponents": lambda a, i: np.frexp(a),
+    "singular values": lambda a, i: tuple(np.linalg.svd(a, full_matrices=False)),
+    "orthogonal and triangular": lambda a, i: tuple(np.linalg.qr(a)),
+    "eigenvectors": lambda a, i: np.linalg.eigh(a.T @ a).eigenvectors,
+    "sign and logarithm": lambda a, i: tuple(np.linalg.slogdet(a.T @ a)),
+    "histogram": lambda a, i: np.histogram(a, bins=4, range=(-1.0, 1.0), density=True),
+    "average and weight": lambda a, i: np.average(a, axis=0, weights=abs(a), returned=True),
+    "parts": lambda a, i: tuple(np.array_split(a * 2, 2, axis=1)),
+    "parts, one of them used": lambda a, i: np.array_split(a, [1, 2])[1] * 2,
+    "parts that are assigned": lambda a, i: (lambda first, *rest: (rest[0], first))(*np.vsplit(a, [1])),
+    "two dimensions at least": lambda a, i: np.atleast_2d(a + 1, i),
+    "a spectrum": lambda a, i: abs(np.fft.fft(a, axis=0)) + np.fft.rfft(a[:, 0]).real[0],
+    "complex numbers": lambda a, i: (np.fft.fft(a) * 2j).conj().T,
+    "parts of complex numbers": lambda a, i: (np.fft.fft(a).imag, a.real * 2),
+    "deleted": lambda a, i: np.delete(a, [0, 2, 2], axis=1),
+    "inserted": lambda a, i: np.insert(a, 1, 0.5, axis=0),
+    "lexsort": lambda a, i: np.lexsort((a[:, 0], i[:, 1])),
+    "packed bits": lambda a, i: np.packbits(a > 0, axis=1),
+    "sums of parts": lambda a, i: np.add.reduceat(a, [0, 2], axis=0),
+    "a polynomial": lambda a, i: np.polyval([1.0, 2.0], a),
+    "the inverse": lambda a, i: np.linalg.inv(a.T @ a),
+    "an open grid": lambda a, i: a[np.ix_([0, 2], [1, 0])] * 2,
 }
 
 
@@ -54,7 +80,7 @@ def outcome(f, *args):
             result = f(*(arg.copy() for arg in args))
         except Exception as error:
             return type(error), str(error)
-    return [described(one) for one in (result if isinstance(result, tuple) else (result,))]
+    return [described(one) for one in (result if isinstance(result, (tuple, list)) else (result,))]
 
 
 def described(value):
@@ -108,6 +134,50 @@ def test_the_graph_says_what_is_called():
     (graph,) = graphs
     (call,) = [node for node in graph.graph.nodes if node.target is torch.ops.pellucid.numpy.default]
     assert call.args[1:] == ("numpy.sort(a0, axis=1, kind='stable')", torch.float64, [4, 3])
+
+
+def test_several_results_stand_in_one_node():
+    graphs = []
+
+    def backend(gm, example_inputs):
+        graphs.append(gm)
+        return CountingOf("aot_eager")(gm, example_inputs)
+
+    compiled = pellucid.compile(lambda a: sum(np.meshgrid(a[0], a[:, 1])), backend=backend, dynamic=True)
+    for shape in ((4, 3), (5, 6), (3, 8)):
+        a = RNG.normal(size=shape)
+        assert np.array_equal(compiled(a), sum(np.meshgrid(a[0], a[:, 1])))
+    call = [node for node in graphs[-1].graph.nodes if node.target is torch.ops.pellucid.numpy_several.default]
+    assert [node.args[1:3] for node in call] == [("numpy.meshgrid(a0, a1)", [torch.float64] * 2)]
+    assert call[0].args[4] == [2, 2]
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_several_results_are_memory_of_their_own(backend):
+    compiled = pellucid.compile(lambda a: np.meshgrid(a[0], a[1]), backend=backend)
+    for _ in range(2):
+        a = FLOATS.copy()
+        first, second = compiled(a)
+        assert not np.shares_memory(first, second) and not np.shares_memory(first, a)
+        first += 1
+        assert np.array_equal(second, np.meshgrid(a[0], a[1])[1])
+    assert not pellucid.break_reasons(compiled)
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_parts_are_views(backend):
+    """Of an array from outside, as in eager code."""
+    compiled = pellucid.compile(lambda a: np.split(a, 2), backend=backend)
+    for _ in range(2):
+        a = FLOATS.copy()
+        first, second = compiled(a)
+        first[0, 0] = 7
+        second += 1
+        wanted = FLOATS.copy()
+        wanted[0, 0] = 7
+        wanted[2:] += 1
+        assert np.array_equal(a, wanted)
+    assert not pellucid.break_reasons(compiled)
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])

@@ -686,3 +686,45 @@ def test_a_pass_that_fails_leaves_what_it_starts_from_as_it_is(backend):
             with pytest.raises(RuntimeError, match="second time"):
                 result.backward()
     assert counting.count == 1
+
+
+SCHEDULES = {
+    "Adam": {},
+    "AdamW": {"weight_decay": 0.1},
+    "Adam-amsgrad": {"amsgrad": True},
+    "NAdam": {},
+    "RAdam": {},
+    "Adamax": {},
+    "SGD": {"lr": 0.1, "momentum": 0.9, "nesterov": True},
+    "RMSprop": {"momentum": 0.9},
+    "Adagrad": {},
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_rates_and_batches_that_change_have_two_graphs(name, backend):
+    """A learning rate that a scheduler changes at each call, beside batches of any size."""
+
+    def trained(around):
+        net, _ = make()
+        optimizer = getattr(torch.optim, name.split("-")[0])(net.parameters(), **SCHEDULES[name])
+        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.8)
+
+        def step(x):
+            loss = nn.functional.cross_entropy(net(x), x[:, :4].argmax(1))
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            schedule.step()
+            return loss.detach()
+
+        step = around(step)
+        torch.manual_seed(0)
+        losses = [step(torch.randn(rows, 8)) for rows in (5, 5, 4, 6, 7, 3, 9)]
+        return losses, [parameter.detach() for parameter in net.parameters()], optimizer.param_groups[0]["lr"]
+
+    counting = CountingOf(backend)
+    got = trained(lambda step: pellucid.compile(step, backend=counting, fullgraph=True))
+    check_equal(got, trained(lambda step: step), 0 if backend == "eager" else 1e-6)
+    assert counting.count <= 3

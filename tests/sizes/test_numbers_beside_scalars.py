@@ -1,0 +1,84 @@
+"""Floats that change between calls, beside tensors of no dimension: in graphs for compilers, where such a float is a tensor
+of double precision, results have eager's dtype and bits."""
+
+import operator
+
+import pytest
+import torch
+
+import pellucid
+from support import CountingOf
+
+OPERATORS = [operator.add, operator.sub, operator.mul, operator.truediv]
+DTYPES = [torch.float32, torch.float64]
+OTHERS = [torch.bfloat16, torch.float16, torch.int64, torch.complex64, torch.bool]
+VALUES = [0.1, 1e-3, 3.0000001, -7.7, 1e30, 0.3, 1 / 3]
+
+
+def outcome(f, *args):
+    try:
+        result = f(*args)
+    except RuntimeError as error:
+        return str(error)
+    return result.dtype, result.shape, str(result.tolist())  # NaNs are equal as text
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("function", OPERATORS)
+def test_two_graphs_for_all_numbers(function, dtype, backend):
+    def f(x, number):
+        scalar = x[0]
+        return torch.stack([function(scalar, number), function(number, scalar), scalar * number / 3])
+
+    counting = CountingOf(backend)
+    compiled = pellucid.compile(f, backend=counting, fullgraph=True)
+    for i, number in enumerate(VALUES):
+        x = torch.tensor([0.7 + i, 2.0], dtype=dtype)
+        assert outcome(compiled, x, number) == outcome(f, x, number)
+    assert counting.count == 2
+
+
+@pytest.mark.parametrize("dtype", OTHERS)
+@pytest.mark.parametrize("function", OPERATORS)
+def test_other_dtypes(function, dtype):
+    def f(x, number):
+        return function(x[0] * 1, number) + function(number, x[0])
+
+    counting = CountingOf("aot_eager")
+    compiled = pellucid.compile(f, backend=counting)
+    for i, number in enumerate(VALUES):
+        x = torch.tensor([1 + i, 2]).to(dtype)
+        assert outcome(compiled, x, number) == outcome(f, x, number)
+    assert counting.count
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_gradients(backend):
+    def f(x, rate):
+        total = x.sum()
+        return rate / (total * rate - rate) + (total + rate)
+
+    counting = CountingOf(backend)
+    compiled = pellucid.compile(f, backend=counting, fullgraph=True)
+    for rate in VALUES:
+        gradients = []
+        for run in (compiled, f):
+            x = torch.arange(1.0, 4.0).requires_grad_()
+            run(x, rate).backward()
+            gradients.append(x.grad)
+        assert torch.allclose(*gradients, rtol=1e-6)
+    assert counting.count == 2
+
+
+def test_what_is_written_stays_the_programs_own_tensor():
+    def f(total, rate):
+        total += rate
+        total *= rate
+        return total
+
+    compiled = pellucid.compile(f, backend=(counting := CountingOf("aot_eager")))
+    for rate in VALUES:
+        ours, eagers = torch.tensor(0.5), torch.tensor(0.5)
+        assert compiled(ours, rate) is ours and torch.equal(ours, f(eagers, rate))
+    assert counting.count
