@@ -124,36 +124,64 @@ def one_group_of_tensors(tensorlists, with_indices=False):
 # not know
 
 
+# Torch computes these in the dtype of the result, and in float32 where that is a shorter one, and rounds once.
+
+
 def scaled_add(self, other, *, alpha):
-    return self.add(product(other, alpha))
+    return summed(self, product(widened(other, self), alpha), other)
 
 
 def scaled_add_(self, other, *, alpha):
-    return self.add_(product(other, alpha))
+    return add_to(self, product(widened(other, self), alpha))
 
 
 def scaled_sub(self, other, *, alpha):
-    return self.sub(product(other, alpha))
+    return summed(self, -product(widened(other, self), alpha), other)
 
 
 def scaled_sub_(self, other, *, alpha):
-    return self.sub_(product(other, alpha))
+    return add_to(self, -product(widened(other, self), alpha))
 
 
 def scaled_addcdiv(self, tensor1, tensor2, *, value):
-    return self.add(product(tensor1 / tensor2, value))
+    return summed(self, product(widened(tensor1, self) / widened(tensor2, self), value), tensor1, tensor2)
 
 
 def scaled_addcdiv_(self, tensor1, tensor2, *, value):
-    return self.add_(product(tensor1 / tensor2, value))
+    return add_to(self, product(widened(tensor1, self) / widened(tensor2, self), value))
 
 
 def scaled_addcmul(self, tensor1, tensor2, *, value):
-    return self.add(product(tensor1 * tensor2, value))
+    return summed(self, product(widened(tensor1, self) * widened(tensor2, self), value), tensor1, tensor2)
 
 
 def scaled_addcmul_(self, tensor1, tensor2, *, value):
-    return self.add_(product(tensor1 * tensor2, value))
+    return add_to(self, product(widened(tensor1, self) * widened(tensor2, self), value))
+
+
+def widened(tensor, beside):
+    """In the dtype that torch computes in."""
+    dtype = torch.result_type(tensor, beside)
+    if dtype in (torch.bfloat16, torch.float16):
+        dtype = torch.float32
+    return tensor if tensor.dtype == dtype else tensor.to(dtype)
+
+
+def summed(self, term, *others):
+    result, dtype = self + term, self.dtype
+    for other in others:
+        dtype = torch.promote_types(dtype, torch.result_type(self, other))
+    return result if result.dtype == dtype else result.to(dtype)
+
+
+def add_to(self, term):
+    return self.add_(term) if term.dtype == self.dtype else self.copy_(self + term)
+
+
+def are_wide(*lists):
+    """Whether the tensors that belong together are of one dtype, and that is no short one."""
+    kinds = (torch.float32, torch.float64)
+    return all(tensors[0].dtype in kinds and len({one.dtype for one in tensors}) == 1 for tensors in zip(*lists))
 
 
 def scaled_full_like(self, fill_value, **options):
@@ -161,26 +189,46 @@ def scaled_full_like(self, fill_value, **options):
 
 
 def scaled__foreach_add(self, other, *, alpha):
+    if not are_wide(self, other):
+        return [scaled_add(one, term, alpha=alpha) for one, term in zip(self, other)]
     return torch._foreach_add(self, each_times(other, alpha))
 
 
 def scaled__foreach_add_(self, other, *, alpha):
+    if not are_wide(self, other):
+        for one, term in zip(self, other):
+            scaled_add_(one, term, alpha=alpha)
+        return
     torch._foreach_add_(self, each_times(other, alpha))
 
 
 def scaled__foreach_addcdiv(self, tensor1, tensor2, scalars):
+    if not are_wide(self, tensor1, tensor2):
+        every = zip(self, tensor1, tensor2, scalars)
+        return [scaled_addcdiv(one, first, second, value=value) for one, first, second, value in every]
     return torch._foreach_add(self, times(torch._foreach_div(tensor1, tensor2), scalars))
 
 
 def scaled__foreach_addcdiv_(self, tensor1, tensor2, scalars):
+    if not are_wide(self, tensor1, tensor2):
+        for one, first, second, value in zip(self, tensor1, tensor2, scalars):
+            scaled_addcdiv_(one, first, second, value=value)
+        return
     torch._foreach_add_(self, times(torch._foreach_div(tensor1, tensor2), scalars))
 
 
 def scaled__foreach_addcmul(self, tensor1, tensor2, scalars):
+    if not are_wide(self, tensor1, tensor2):
+        every = zip(self, tensor1, tensor2, scalars)
+        return [scaled_addcmul(one, first, second, value=value) for one, first, second, value in every]
     return torch._foreach_add(self, times(torch._foreach_mul(tensor1, tensor2), scalars))
 
 
 def scaled__foreach_addcmul_(self, tensor1, tensor2, scalars):
+    if not are_wide(self, tensor1, tensor2):
+        for one, first, second, value in zip(self, tensor1, tensor2, scalars):
+            scaled_addcmul_(one, first, second, value=value)
+        return
     torch._foreach_add_(self, times(torch._foreach_mul(tensor1, tensor2), scalars))
 
 

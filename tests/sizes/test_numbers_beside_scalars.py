@@ -82,3 +82,33 @@ def test_what_is_written_stays_the_programs_own_tensor():
         ours, eagers = torch.tensor(0.5), torch.tensor(0.5)
         assert compiled(ours, rate) is ours and torch.equal(ours, f(eagers, rate))
     assert counting.count
+
+
+SCALED = {
+    "add": lambda a, b, rate: a.add(b, alpha=rate),
+    "add_": lambda a, b, rate: a.add_(b, alpha=rate),
+    "sub": lambda a, b, rate: torch.sub(a, b, alpha=rate),
+    "addcdiv": lambda a, b, rate: a.addcdiv(b, b + 1, value=rate),
+    "addcmul_": lambda a, b, rate: a.addcmul_(b, b + 1, value=rate),
+    "foreach": lambda a, b, rate: torch._foreach_add([a, a], [b, b], alpha=rate)[1],
+    "foreach_": lambda a, b, rate: (torch._foreach_add_([a], [b], alpha=rate), a)[1],
+}
+
+
+@pytest.mark.parametrize(
+    "dtypes", [(torch.float32, torch.bfloat16), (torch.bfloat16, torch.float32), (torch.bfloat16,) * 2]
+)
+@pytest.mark.parametrize("name", SCALED)
+def test_factors_beside_short_floats(name, dtypes):
+    """Torch computes them in float32 and rounds once, whichever dtype the operands have (Muon's updates)."""
+    f = SCALED[name]
+    counting = CountingOf("aot_eager")
+    compiled = pellucid.compile(f, backend=counting, fullgraph=True)
+    for rate in (0.1, 0.01234, 1 / 3, 7.7):
+        torch.manual_seed(0)
+        a, b = torch.rand(64).add(0.5).to(dtypes[0]), torch.rand(64).add(0.5).to(dtypes[1])
+        got, wanted = compiled(a.clone(), b.clone(), rate), f(a.clone(), b.clone(), rate)
+        assert got.dtype == wanted.dtype
+        error = (got.double() - wanted.double()).abs().max().item()
+        assert error <= 2 * torch.finfo(wanted.dtype).eps * wanted.double().abs().max().item()
+    assert counting.count == 2
