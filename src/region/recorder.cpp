@@ -354,9 +354,11 @@ Result between_scalars(Recorder& recorder, PyObject* callable, PyObject* target,
   };
   const bool is_left = cat_of(args[0]) == Cat::Tensor;
   const auto one = py::take(Py_BuildValue("(i)", 1)), none = py::take(PyTuple_New(0));
-  const Result vector = reshaped(args[is_left ? 0 : 1], one.get());
+  Result vector = reshaped(args[is_left ? 0 : 1], one.get());
+  if (!vector.is_value()) return vector;
   PyObject* operands[] = {is_left ? vector.value.get() : args[0], is_left ? args[1] : vector.value.get()};
-  const Result result = recorder.torch_call(graph::Op::CallFunction, callable, target, Args{operands, nullptr});
+  Result result = recorder.torch_call(graph::Op::CallFunction, callable, target, Args{operands, nullptr});
+  if (!result.is_value()) return result;
   return reshaped(result.value.get(), none.get());
 }
 

@@ -10,6 +10,7 @@
 #include "region/lookups.h"
 #include "region/numbers.h"
 #include "region/region.h"
+#include "region/subclasses.h"
 #include "region/torch_module.h"
 #include "region/types.h"
 
@@ -84,7 +85,8 @@ bool has_two_scalar_tensors(const NumberPolicy& policy, PyObject* target, Args a
     return false;
   const auto is_number_as_tensor = [](PyObject* value) { return is_open(value) && as_number(value)->as_tensor; };
   const auto is_scalar = [](PyObject* value) {
-    return cat_of(value) == Cat::Tensor && aten::is_full_float(value) && aten::meta_of(value).sizes.empty();
+    return cat_of(value) == Cat::Tensor && !is_wrapper_subclass(value) && aten::is_full_float(value) &&
+           aten::meta_of(value).sizes.empty();
   };
   return (is_number_as_tensor(args[0]) && is_scalar(args[1])) || (is_scalar(args[0]) && is_number_as_tensor(args[1]));
 }
