@@ -306,6 +306,24 @@ def _interp(x: Any, xp: Any, fp: Any, *args: Any, **options: Any) -> Any:
     return _array(x)
 
 
+def _gradient(f: Any, *distances: Any, axis: Any = None, edge_order: Any = 1) -> Any:
+    axes = tuple(range(_array(f).ndim)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    _needs(all(f.shape[_whole(one)] > edge_order for one in axes))
+    return f if len(axes) == 1 else (f,) * len(axes)
+
+
+def _histogram(a: Any, bins: Any = 10, *args: Any, **options: Any) -> Any:
+    counts = Call(torch.empty, (_whole(bins),), device="cpu")
+    return counts, Call(torch.empty, (_whole(bins) + 1,), device="cpu")
+
+
+def _decomposed(function: Callable[..., Any]) -> Any:
+    def row(a: Any, *args: Any, **options: Any) -> Any:
+        return Call(function, _array(a), *args, **options)
+
+    return row
+
+
 def _attribute(a: Any, name: str) -> Any:
     return _array(a) if name in ("real", "imag") else _numpy_torch._attribute(a, name)
 
@@ -332,6 +350,7 @@ _SUMS = """
 sum prod mean std var any all median nansum nanprod nanmean nanstd nanvar nanmedian count_nonzero
 """
 _EXTREMES = "max min amax amin ptp argmax argmin nanmax nanmin"
+_DECOMPOSITIONS = "svd svdvals eigh eigvalsh qr slogdet det inv cholesky solve"
 _ALWAYS = "ndim result_type can_cast promote_types issubdtype isscalar iscomplexobj isrealobj"
 _BINARY = "add sub mul truediv floordiv mod pow and_ or_ xor lshift rshift eq ne lt le gt ge"
 _IN_PLACE = "iadd isub imul itruediv ifloordiv imod ipow iand ior ixor ilshift irshift"
@@ -381,6 +400,10 @@ def _rows() -> dict[Any, _Row]:
     add("percentile quantile nanpercentile nanquantile", _quantile)
     add("searchsorted", _searchsorted)
     add("interp", _interp)
+    add("gradient", _gradient)
+    add("histogram", _histogram)
+    for name in _DECOMPOSITIONS.split():
+        add(f"linalg.{name}", _decomposed(getattr(torch.linalg, name)))
     add("isclose", lambda a, b, *args, **options: _each_element(a, b, **options))
     for ndim in (1, 2, 3):
         add(f"atleast_{ndim}d", _at_least(ndim))

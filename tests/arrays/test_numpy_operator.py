@@ -123,6 +123,33 @@ def test_a_sort_of_any_length_has_two_graphs():
     assert both(lambda a: np.sort(a) + 1, calls) == (2, 0)
 
 
+OF_ANY_SIZES = {
+    "singular values": lambda a: np.linalg.svd(a)[1],
+    "singular vectors": lambda a: np.linalg.svd(a, full_matrices=False)[0],
+    "orthogonal and triangular": lambda a: tuple(np.linalg.qr(a)),
+    "eigenvalues": lambda a: np.linalg.eigh(a @ a.T)[0],
+    "sign and logarithm": lambda a: tuple(np.linalg.slogdet(a.T @ a)),
+    "the inverse": lambda a: np.linalg.inv(a.T @ a),
+    "a factor": lambda a: np.linalg.cholesky(a.T @ a),
+    "a solution": lambda a: np.linalg.solve(a.T @ a, a.T),
+    "gradients": lambda a: tuple(np.gradient(a)),
+    "a gradient": lambda a: np.gradient(a, 0.5, axis=0, edge_order=2),
+    "histogram": lambda a: np.histogram(a, 4, (-1.0, 1.0)),
+    "grids": lambda a: tuple(np.meshgrid(a[0], a[:, 1])),
+    "parts": lambda a: np.array_split(a, [1, 2]),
+    "quotients and remainders": lambda a: divmod(a, 0.25),
+    "mantissas and exponents": lambda a: np.frexp(a),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", OF_ANY_SIZES)
+def test_two_graphs_serve_all_sizes(name, backend):
+    pellucid.reset()
+    calls = [(RNG.normal(size=(rows, 3)),) for rows in (4, 4, 6, 8, 5)]
+    assert both(OF_ANY_SIZES[name], calls, backend) == (2, 0)
+
+
 def test_the_graph_says_what_is_called():
     graphs = []
 
