@@ -1,7 +1,7 @@
 // Operators that autograd calls in backward passes: a gradient has the sizes of what it is the gradient of.
 //
-// What they get of the forward pass has the sizes that its rules have given, so there is nothing to require here: where
-// a program calls one itself with others, the kernel raises at each call.
+// What they get of the forward pass has the sizes that its rules have given, so most have nothing to require: where a
+// program calls one itself with others, the kernel raises at each call.
 #include <array>
 #include <utility>
 
@@ -18,6 +18,13 @@ bool contiguous_gradient(SizeCall& call) {
   call.require_written(sizes);
   for (std::size_t k = 0; k < call.results(); ++k) call.give_contiguous(k, sizes);
   return true;
+}
+
+// grad, output, dim, dtype
+bool softmax_backward(SizeCall& call) {
+  const Exprs gradient = call.shape(0).sizes, output = call.shape(1).sizes;
+  for (std::size_t d = 0; d < gradient.size(); ++d) call.require_equal(gradient[d], output[d]);
+  return contiguous_gradient<0>(call);
 }
 
 // In the format (contiguous or channels_last) of the argument, where the kernel knows that.
@@ -175,8 +182,8 @@ constexpr SizeRow kRows[] = {
     {"log_sigmoid_backward", dense_gradient<1>},
     {"binary_cross_entropy_backward", dense_gradient<1>},
     {"glu_backward", contiguous_gradient<1>},
-    {"_softmax_backward_data", contiguous_gradient<0>},
-    {"_log_softmax_backward_data", contiguous_gradient<0>},
+    {"_softmax_backward_data", softmax_backward},
+    {"_log_softmax_backward_data", softmax_backward},
     {"nll_loss_backward", contiguous_gradient<1>},
     {"nll_loss2d_backward", dense_gradient<1>},
     {"_ctc_loss_backward", contiguous_gradient<1>},
