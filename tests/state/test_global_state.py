@@ -174,8 +174,8 @@ def test_A24_C16_break_inside_an_inlined_no_grad(continued):
 
     backend = check_with_state(f, W, captured="continued")
     if continued:
-        # The second graph begins where gradients are off and turns them on, which backends that compile have to be told.
-        assert [s["grad"] for s in backend.states] == [True, True] and turns(backend) == [[False, True], [False, True]]
+        # The second graph begins where gradients are off and turns them on: it says both.
+        assert [s["grad"] for s in backend.states] == [True, True] and turns(backend) == [[False], [False, True]]
 
 
 def turns(backend):

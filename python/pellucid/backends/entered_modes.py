@@ -31,10 +31,10 @@ def enters_with_gradients(gm: GraphModule) -> bool:
     if torch.is_grad_enabled() or torch.is_inference_mode_enabled():
         return False
     switch = torch._C._set_grad_enabled
-    nodes = gm.graph.nodes
-    if not any(node.target is switch and node.args == (True,) for node in nodes):
+    # Not gm.graph, which makes what costs text.
+    if not any(node.target is switch and node.args == (True,) for node in gm._graph.nodes):
         return False
-    first = next(node for node in nodes if node.op != "placeholder")
+    first = next(node for node in gm.graph.nodes if node.op != "placeholder")
     with gm.graph.inserting_before(first):
         gm.graph.call_function(switch, (False,))
     gm.recompile()
