@@ -279,15 +279,11 @@ def _pad(array: Any, pad_width: Any, *args: Any, **options: Any) -> Any:
     return Call(torch.nn.functional.pad, array, ends)
 
 
-def _array_split(ary: Any, indices_or_sections: Any, axis: Any = 0) -> Any:
-    return Call(torch.tensor_split, _array(ary), indices_or_sections, _whole(axis))
-
-
 def _split(ary: Any, indices_or_sections: Any, axis: Any = 0) -> Any:
     if isinstance(indices_or_sections, (tuple, list)):
-        return _array_split(ary, indices_or_sections, axis)
+        return _numpy_torch._array_split(ary, indices_or_sections, axis)
     _needs(_array(ary).shape[_whole(axis)] % _whole(indices_or_sections) == 0)
-    return _array_split(ary, indices_or_sections, axis)
+    return _numpy_torch._array_split(ary, indices_or_sections, axis)
 
 
 def _quantile(a: Any, q: Any, axis: Any = None, *, keepdims: Any = False, **options: Any) -> Any:
@@ -395,7 +391,7 @@ def _rows() -> dict[Any, _Row]:
     add("take", _take)
     add("pad", _pad)
     add("split", _split)
-    add("array_split", _array_split)
+    add("array_split", _numpy_torch._array_split)
     add("fft.fft fft.ifft", _transformed)
     add("percentile quantile nanpercentile nanquantile", _quantile)
     add("searchsorted", _searchsorted)

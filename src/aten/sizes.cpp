@@ -99,6 +99,12 @@ void SizeCall::require_written(const Exprs& sizes) {
   }
 }
 
+void give_in_format_of(SizeCall& call, std::size_t k, std::size_t arg, const Exprs& sizes) {
+  const c10::MemoryFormat format = call.format_of(call.tensor(arg));
+  // The results are still those of the run at the hints.
+  call.give_format(k, sizes, call.result(k).is_contiguous() ? c10::MemoryFormat::Contiguous : format);
+}
+
 SizeRule find_size_rule(const std::string& name, bool is_elementwise) {
   static const auto& rules = *[] {
     auto* all = new std::unordered_map<std::string_view, SizeRule>;

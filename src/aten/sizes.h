@@ -98,5 +98,15 @@ const Expr* broadcast(SizeCall& call, const Expr* a, const Expr* b);
 void require_expandable(SizeCall& call, const Exprs& from, const Exprs& to);
 // Computes each element from those in the same place, after broadcasting.
 bool broadcast_sizes(SizeCall& call);
+// Gives a result the format (contiguous or channels_last) of an argument, where the kernel knows that.
+void give_in_format_of(SizeCall& call, std::size_t k, std::size_t arg, const Exprs& sizes);
+// All results are contiguous and have the sizes of the argument.
+template <std::size_t arg>
+bool contiguous_like(SizeCall& call) {
+  const Exprs sizes = call.shape(arg).sizes;
+  call.require_written(sizes);
+  for (std::size_t k = 0; k < call.results(); ++k) call.give_contiguous(k, sizes);
+  return true;
+}
 
 }  // namespace pellucid::aten

@@ -11,37 +11,17 @@
 namespace pellucid::aten {
 namespace {
 
-// Of a contiguous argument, or whatever its layout is, where the result is contiguous.
-template <std::size_t arg>
-bool contiguous_gradient(SizeCall& call) {
-  const Exprs sizes = call.shape(arg).sizes;
-  call.require_written(sizes);
-  for (std::size_t k = 0; k < call.results(); ++k) call.give_contiguous(k, sizes);
-  return true;
-}
-
 // grad, output, dim, dtype
 bool softmax_backward(SizeCall& call) {
   const Exprs gradient = call.shape(0).sizes, output = call.shape(1).sizes;
   for (std::size_t d = 0; d < gradient.size(); ++d) call.require_equal(gradient[d], output[d]);
-  return contiguous_gradient<0>(call);
-}
-
-// In the format (contiguous or channels_last) of the argument, where the kernel knows that.
-void give_gradient(SizeCall& call, std::size_t k, std::size_t arg) {
-  const Exprs sizes = call.shape(arg).sizes;
-  const c10::MemoryFormat format = call.format_of(call.tensor(arg));
-  const bool contiguous = [&] {
-    const QuietScope hints;
-    return call.result(k).is_contiguous();
-  }();
-  call.give_format(k, sizes, contiguous ? c10::MemoryFormat::Contiguous : format);
+  return contiguous_like<0>(call);
 }
 
 template <std::size_t arg>
 bool gradient_in_format(SizeCall& call) {
   if (call.results() != 1) return false;
-  give_gradient(call, 0, arg);
+  give_in_format_of(call, 0, arg, call.shape(arg).sizes);
   return true;
 }
 
@@ -81,37 +61,36 @@ bool convolution_backward(SizeCall& call) {
   return k == call.results();
 }
 
+// The gradients of weight and bias, behind the `k` results before them.
+bool give_parameters(SizeCall& call, const std::array<bool, 3>& mask, std::size_t k, const Exprs& sizes) {
+  for (const bool has : {mask[1], mask[2]}) {
+    if (has) call.give_contiguous(k++, sizes);
+  }
+  return k == call.results();
+}
+
 // grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask
 bool layer_norm_backward(SizeCall& call) {
   const std::array<bool, 3> mask = mask_of<3>(call, 7);
   std::size_t k = 0;
   if (mask[0]) call.give_contiguous(k++, call.shape(1).sizes);
-  for (const bool has : {mask[1], mask[2]}) {
-    if (has) call.give_contiguous(k++, call.numbers(2));
-  }
-  return k == call.results();
+  return give_parameters(call, mask, k, call.numbers(2));
 }
 
 // grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, train, eps, output_mask
 bool batch_norm_backward(SizeCall& call) {
   const std::array<bool, 3> mask = mask_of<3>(call, 9);
   std::size_t k = 0;
-  if (mask[0]) give_gradient(call, k++, 1);
-  for (const bool has : {mask[1], mask[2]}) {
-    if (has) call.give_contiguous(k++, {call.shape(1).sizes[1]});
-  }
-  return k == call.results();
+  if (mask[0]) give_in_format_of(call, k++, 1, call.shape(1).sizes);
+  return give_parameters(call, mask, k, {call.shape(1).sizes[1]});
 }
 
 // grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask
 bool group_norm_backward(SizeCall& call) {
   const std::array<bool, 3> mask = mask_of<3>(call, 9);
   std::size_t k = 0;
-  if (mask[0]) give_gradient(call, k++, 1);
-  for (const bool has : {mask[1], mask[2]}) {
-    if (has) call.give_contiguous(k++, {call.number(6)});
-  }
-  return k == call.results();
+  if (mask[0]) give_in_format_of(call, k++, 1, call.shape(1).sizes);
+  return give_parameters(call, mask, k, {call.number(6)});
 }
 
 // grad_output, indices, num_weights, …
@@ -131,12 +110,7 @@ bool embedding_bag_backward(SizeCall& call) {
 bool upsample_backward(SizeCall& call) {
   const Exprs sizes = call.numbers(2);
   if (sizes.empty()) return false;
-  const c10::MemoryFormat format = call.format_of(call.tensor(0));
-  const bool contiguous = [&] {
-    const QuietScope hints;
-    return call.result(0).is_contiguous();
-  }();
-  call.give_format(0, sizes, contiguous ? c10::MemoryFormat::Contiguous : format);
+  give_in_format_of(call, 0, 0, sizes);
   return true;
 }
 
@@ -181,13 +155,13 @@ constexpr SizeRow kRows[] = {
     {"huber_loss_backward", broadcast_sizes},
     {"log_sigmoid_backward", dense_gradient<1>},
     {"binary_cross_entropy_backward", dense_gradient<1>},
-    {"glu_backward", contiguous_gradient<1>},
+    {"glu_backward", contiguous_like<1>},
     {"_softmax_backward_data", softmax_backward},
     {"_log_softmax_backward_data", softmax_backward},
-    {"nll_loss_backward", contiguous_gradient<1>},
+    {"nll_loss_backward", contiguous_like<1>},
     {"nll_loss2d_backward", dense_gradient<1>},
-    {"_ctc_loss_backward", contiguous_gradient<1>},
-    {"_pdist_backward", contiguous_gradient<1>},
+    {"_ctc_loss_backward", contiguous_like<1>},
+    {"_pdist_backward", contiguous_like<1>},
     {"_cdist_backward", cdist_backward},
     {"convolution_backward", convolution_backward},
     {"native_layer_norm_backward", layer_norm_backward},

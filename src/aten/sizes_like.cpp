@@ -9,15 +9,6 @@
 namespace pellucid::aten {
 namespace {
 
-// All results are contiguous.
-template <std::size_t arg>
-bool contiguous_like(SizeCall& call) {
-  const Exprs sizes = call.shape(arg).sizes;
-  call.require_written(sizes);
-  for (std::size_t k = 0; k < call.results(); ++k) call.give_contiguous(k, sizes);
-  return true;
-}
-
 // All results have the layout of the argument, without gaps.
 bool dense_like(SizeCall& call) {
   const Shape shape = call.shape(0);

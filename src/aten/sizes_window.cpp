@@ -61,13 +61,8 @@ bool convolution(SizeCall& call) {
   return true;
 }
 
-// The layout is that of the input where the kernel knows channels_last.
 void give_as_input(SizeCall& call, const Exprs& sizes) {
-  const c10::MemoryFormat format = call.format_of(call.tensor(0));
-  for (std::size_t k = 0; k < call.results(); ++k) {
-    // The results are still those of the run at the hints.
-    call.give_format(k, sizes, call.result(k).is_contiguous() ? c10::MemoryFormat::Contiguous : format);
-  }
+  for (std::size_t k = 0; k < call.results(); ++k) give_in_format_of(call, k, 0, sizes);
 }
 
 // The positions of the arguments; 0: no such argument.

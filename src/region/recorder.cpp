@@ -338,10 +338,6 @@ bool is_item(PyObject* target) {
   return PyUnicode_Check(target) && PyUnicode_CompareWithASCIIString(target, "item") == 0;
 }
 
-}  // namespace
-
-namespace {
-
 // A float that changes is a tensor of double precision in the graphs of backends that compile, and gives way to the
 // dtype of a tensor with dimensions alone: so the other operand has one for the length of the operator.
 Result between_scalars(Recorder& recorder, PyObject* callable, PyObject* target, Args args) {

@@ -88,7 +88,7 @@ bool has_two_scalar_tensors(const NumberPolicy& policy, PyObject* target, Args a
     return cat_of(value) == Cat::Tensor && !is_wrapper_subclass(value) && aten::is_full_float(value) &&
            aten::meta_of(value).sizes.empty();
   };
-  return (is_number_as_tensor(args[0]) && is_scalar(args[1])) || (is_scalar(args[0]) && is_number_as_tensor(args[1]));
+  return (is_number_as_tensor(args[0]) && is_scalar(args[1])) || (is_number_as_tensor(args[1]) && is_scalar(args[0]));
 }
 
 bool is_list_of_indices(PyObject* index) { return PyList_CheckExact(index) && holds_open_numbers_alone(index); }
