@@ -20,6 +20,7 @@ from pellucid._core import open_break_block as _open_break_block
 from pellucid.polyfills_bodies import *  # noqa: F403
 from pellucid.polyfills_copying import *  # noqa: F403
 from pellucid.polyfills_distributed import *  # noqa: F403
+from pellucid.polyfills_factors import *  # noqa: F403
 from pellucid.polyfills_higher_order import *  # noqa: F403
 from pellucid.polyfills_hooks import *  # noqa: F403
 from pellucid.polyfills_language import *  # noqa: F403

@@ -74,9 +74,9 @@ bool divides_scalar_tensor(const NumberPolicy& policy, PyObject* target, Args ar
 }
 
 bool has_two_scalar_tensors(const NumberPolicy& policy, PyObject* target, Args args) {
-  static const std::array<PyObject*, 4> operators = [] {
-    std::array<PyObject*, 4> found{};
-    std::ranges::transform(std::array{"add", "sub", "mul", "truediv"}, found.begin(),
+  static const std::array<PyObject*, 5> operators = [] {
+    std::array<PyObject*, 5> found{};
+    std::ranges::transform(std::array{"add", "sub", "mul", "truediv", "pow"}, found.begin(),
                            [](const char* name) { return py::import_attr("operator", name).release(); });
     return found;
   }();
@@ -88,7 +88,9 @@ bool has_two_scalar_tensors(const NumberPolicy& policy, PyObject* target, Args a
     return cat_of(value) == Cat::Tensor && !is_wrapper_subclass(value) && aten::is_full_float(value) &&
            aten::meta_of(value).sizes.empty();
   };
-  return (is_number_as_tensor(args[0]) && is_scalar(args[1])) || (is_number_as_tensor(args[1]) && is_scalar(args[0]));
+  if (is_number_as_tensor(args[0])) return is_scalar(args[1]);
+  // With a number as the exponent torch computes otherwise for some of them.
+  return target != operators.back() && is_number_as_tensor(args[1]) && is_scalar(args[0]);
 }
 
 bool is_list_of_indices(PyObject* index) { return PyList_CheckExact(index) && holds_open_numbers_alone(index); }

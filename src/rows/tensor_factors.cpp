@@ -1,6 +1,8 @@
 // Operators with a factor that is a number for torch and a tensor here: torch's optimizers, when they are compiled,
 // keep step counts and learning rates in tensors. The same of floats that change, which are tensors in some graphs.
 #include <algorithm>
+#include <array>
+#include <optional>
 
 #include "region/number.h"
 #include "rows/rows.h"
@@ -11,17 +13,24 @@ namespace {
 
 // Where the operators of this file have their factor: under one of these names, or in this position.
 struct Factor {
-  const char* keyword;
+  std::array<const char*, 3> keywords;
   std::size_t position;
+  bool may_be_tensors = false;  // torch has the same operator with a tensor, or tensors, in its place
 };
 constexpr std::size_t kNowhere = ~std::size_t{0};
-constexpr Factor kAlpha{"alpha", kNowhere}, kValue{"value", kNowhere}, kFill{"fill_value", 1}, kScalars{"scalars", 3};
+constexpr Factor kNone{{}, kNowhere}, kAlpha{{"alpha"}, kNowhere}, kValue{{"value"}, kNowhere};
+constexpr Factor kFill{{"fill_value"}, 1}, kScalars{{"scalars", "value"}, 3};
+constexpr Factor kOther{{"other", "scalar", "scalars"}, 1, true}, kWeight{{"weight"}, 2, true},
+    kBase{{"self"}, 0, true};
 
 std::size_t place_of(const Factor& factor, Args args) {
   if (args.size() > factor.position) return factor.position;
   for (std::size_t i = 0; i < args.keyword_count(); ++i) {
     PyObject* name = PyTuple_GET_ITEM(args.kwnames, static_cast<Py_ssize_t>(i));
-    if (PyUnicode_CompareWithASCIIString(name, factor.keyword) == 0) return args.size() + i;
+    if (std::ranges::any_of(factor.keywords, [&](const char* keyword) {
+          return keyword != nullptr && PyUnicode_CompareWithASCIIString(name, keyword) == 0;
+        }))
+      return args.size() + i;
   }
   return kNowhere;
 }
@@ -80,55 +89,99 @@ Result with_number(Interpreter& t, PyObject* f, Args args, std::size_t place) {
   return result;
 }
 
+// A float that changes is a tensor in the graphs of backends that compile; one, or among the numbers of a list.
+bool has_changing_float(Interpreter& t, PyObject* value) {
+  if (t.region.numbers.policy.graph_numbers != region::GraphNumbers::Ints) return false;
+  const auto is_one = [](PyObject* number) { return region::is_open(number) && region::as_number(number)->as_tensor; };
+  if (is_one(value)) return true;
+  if (!PyList_CheckExact(value) && !PyTuple_CheckExact(value)) return false;
+  const std::span items(PySequence_Fast_ITEMS(value), static_cast<std::size_t>(PySequence_Fast_GET_SIZE(value)));
+  const auto is_number = [](PyObject* item) { return region::is_number(item) || PyFloat_Check(item); };
+  return std::ranges::all_of(items, is_number) && std::ranges::any_of(items, is_one);
+}
+
+// Of lists that are not of one length torch says what is wrong.
+bool are_of_one_length(Args args) {
+  std::optional<Py_ssize_t> length;
+  for (PyObject* value : args.values) {
+    if (!PyList_Check(value) && !PyTuple_Check(value)) continue;
+    const Py_ssize_t own = PySequence_Fast_GET_SIZE(value);
+    if (own == 0 || own != length.value_or(own)) return false;
+    length = own;
+  }
+  return true;
+}
+
+// The factor, where torch's operator takes a number and this one has something else.
+std::optional<std::size_t> place_of_other(Interpreter& t, const Factor& factor, Args args) {
+  const std::size_t place = place_of(factor, args);
+  if (place == kNowhere) return std::nullopt;
+  PyObject* value = args.values[place];
+  if (has_changing_float(t, value)) return place;
+  if (factor.may_be_tensors) return std::nullopt;
+  if (region::cat_of(value) == Cat::Tensor || is_sequence_of_tensors(value)) return place;
+  return std::nullopt;
+}
+
 const char* polyfill_of(const std::string& name) {
-  static constexpr const char* kNames[] = {"scaled_add",
-                                           "scaled_add_",
-                                           "scaled_sub",
-                                           "scaled_sub_",
-                                           "scaled_addcdiv",
-                                           "scaled_addcdiv_",
-                                           "scaled_addcmul",
-                                           "scaled_addcmul_",
-                                           "scaled_full_like",
-                                           "scaled__foreach_add",
-                                           "scaled__foreach_add_",
-                                           "scaled__foreach_addcdiv",
-                                           "scaled__foreach_addcdiv_",
-                                           "scaled__foreach_addcmul",
-                                           "scaled__foreach_addcmul_"};
+  static constexpr const char* kNames[] = {
+      "scaled_add",
+      "scaled_add_",
+      "scaled_sub",
+      "scaled_sub_",
+      "scaled_addcdiv",
+      "scaled_addcdiv_",
+      "scaled_addcmul",
+      "scaled_addcmul_",
+      "scaled_full_like",
+      "scaled_lerp",
+      "scaled_lerp_",
+      "scaled__foreach_add",
+      "scaled__foreach_add_",
+      "scaled__foreach_sub",
+      "scaled__foreach_sub_",
+      "scaled__foreach_mul",
+      "scaled__foreach_mul_",
+      "scaled__foreach_div",
+      "scaled__foreach_div_",
+      "scaled__foreach_pow",
+      "scaled__foreach_lerp",
+      "scaled__foreach_lerp_",
+      "scaled__foreach_addcdiv",
+      "scaled__foreach_addcdiv_",
+      "scaled__foreach_addcmul",
+      "scaled__foreach_addcmul_",
+  };
   return *std::ranges::find(kNames, "scaled_" + name, [](const char* known) { return std::string(known); });
 }
 
-template <const Factor& factor>
+template <const Factor& factor, const Factor& other = kNone>
 Result scaled(Interpreter& t, PyObject* f, Args args) {
-  const std::size_t place = place_of(factor, args);
-  if (place == kNowhere) return as_usual(t, f, args);
+  auto found = place_of_other(t, factor, args);
+  if (!found) found = place_of_other(t, other, args);
+  if (!found || !are_of_one_length(args)) return as_usual(t, f, args);
+  const std::size_t place = *found;
   PyObject* value = args.values[place];
-  const bool is_tensor = region::cat_of(value) == Cat::Tensor;
-  const auto& policy = t.region.numbers.policy;
-  // A float that changes is a tensor in the graphs of backends that compile.
-  const bool changes = policy.graph_numbers == region::GraphNumbers::Ints && region::is_open(value) &&
-                       region::as_number(value)->as_tensor;
-  if (!is_tensor && !changes && !is_sequence_of_tensors(value)) return as_usual(t, f, args);
-  if (is_tensor) {
+  if (region::cat_of(value) == Cat::Tensor) {
     const aten::Meta meta = aten::meta_of(t.region.recorder.lift(value).get());
     const std::size_t dims = &factor == &kScalars ? 1 : 0;
     if (meta.requires_grad || meta.sizes.size() != dims) return as_usual(t, f, args);  // no number for torch
-    if (policy.runs_as_captured()) return with_number(t, f, args, place);
+    if (t.region.numbers.policy.runs_as_captured()) return with_number(t, f, args, place);
   }
   // torch refuses factors of some kinds for tensors of others, and computes in the dtype of the tensors: of floats
   // alone the operators of tensors do the same.
-  const std::span tensors(args.values.data(), std::min(place, args.size()));
-  const bool are_floats = std::ranges::all_of(tensors, [&](PyObject* one) { return are_real_floats(t, one); });
-  if (!are_floats || (!changes && !are_real_floats(t, value))) return as_usual(t, f, args);
+  for (std::size_t i = 0; i < args.size(); ++i) {
+    if (i != place && !are_real_floats(t, args[i])) return as_usual(t, f, args);
+  }
+  if (!has_changing_float(t, value) && !are_real_floats(t, value)) return as_usual(t, f, args);
   const auto name = py::take(PyObject_GetAttr(f, region::names().__name__));
   return protocols::call_polyfill(t, polyfill_of(py::text_of(name.get())), args);
 }
 
-#define METHOD(name, factor) \
-  { "torch._C.TensorBase." name, scaled<factor>, true, true }
-#define FUNCTION(name, factor) \
-  { "torch." name, scaled<factor>, true, true }
+#define METHOD(name, ...) \
+  { "torch._C.TensorBase." name, scaled<__VA_ARGS__>, true, true }
+#define FUNCTION(name, ...) \
+  { "torch." name, scaled<__VA_ARGS__>, true, true }
 const Row rows[] = {
     METHOD("add", kAlpha),
     METHOD("add_", kAlpha),
@@ -143,8 +196,20 @@ const Row rows[] = {
     FUNCTION("addcdiv", kValue),
     FUNCTION("addcmul", kValue),
     FUNCTION("full_like", kFill),
-    FUNCTION("_foreach_add", kAlpha),
-    FUNCTION("_foreach_add_", kAlpha),
+    METHOD("lerp", kWeight),
+    METHOD("lerp_", kWeight),
+    FUNCTION("lerp", kWeight),
+    FUNCTION("_foreach_add", kAlpha, kOther),
+    FUNCTION("_foreach_add_", kAlpha, kOther),
+    FUNCTION("_foreach_sub", kOther),
+    FUNCTION("_foreach_sub_", kOther),
+    FUNCTION("_foreach_mul", kOther),
+    FUNCTION("_foreach_mul_", kOther),
+    FUNCTION("_foreach_div", kOther),
+    FUNCTION("_foreach_div_", kOther),
+    FUNCTION("_foreach_pow", kBase),
+    FUNCTION("_foreach_lerp", kWeight),
+    FUNCTION("_foreach_lerp_", kWeight),
     FUNCTION("_foreach_addcdiv", kScalars),
     FUNCTION("_foreach_addcdiv_", kScalars),
     FUNCTION("_foreach_addcmul", kScalars),
