@@ -95,6 +95,7 @@ bool in_function_mode_of_user() noexcept;
 bool in_mode_of_user() noexcept;  // one of these
 // What autograd calls here for each tensor that it saves (torch.autograd.graph.saved_tensors_hooks), or null. Borrowed.
 PyObject* pack_hook() noexcept;
+std::size_t saved_tensor_hook_count() noexcept;  // pairs of them, of which that is one
 
 // Thread-local and process-wide torch state that changes what a program computes.
 class GlobalState {

@@ -297,6 +297,8 @@ PyObject* pack_hook() noexcept {
   return hooks.empty() ? nullptr : hooks.top().first.ptr(c10::impl::getGlobalPyInterpreter());
 }
 
+std::size_t saved_tensor_hook_count() noexcept { return at::SavedTensorDefaultHooks::get_tls_state().stack.size(); }
+
 namespace {
 
 // Of the process, with the class that torch.Storage names. What waits to be raised still waits behind this.

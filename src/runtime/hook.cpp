@@ -6,6 +6,7 @@
 #include "py/cpython.h"
 #include "region/compiled_function.h"
 #include "rows/rows.h"
+#include "runtime/backend_call.h"
 #include "runtime/bind.h"
 #include "runtime/dispatch.h"
 #include "runtime/stance.h"
@@ -27,6 +28,7 @@ struct ThreadHook {
   PyFunctionObject* expected = nullptr;     // its next frame is the eager run itself
   py::InterpreterFrame* passing = nullptr;  // handed to the previous hook: if it comes back, the chain is a ring
   int depth = 0;
+  std::size_t saved_hooks = 0;  // that were there when the call began to run eagerly
 };
 thread_local ThreadHook here;
 
@@ -208,7 +210,8 @@ PyObject* evaluate_on_this_thread(PyThreadState* tstate, py::InterpreterFrame* f
     return result;
   }
   const Decision decision = decision_about(function, py::code_of(frame));
-  if (decision == Decision::Leave || is_disabled(function) || aten::in_mode_of_user()) {
+  if (decision == Decision::Leave || is_disabled(function) || aten::in_mode_of_user() ||
+      has_entered_saved_hooks(*here.root, here.saved_hooks)) {
     const HookPause pause;
     return pass(tstate, frame, 0);
   }
@@ -238,12 +241,13 @@ PyObject* evaluate_hooked(PyThreadState* tstate, py::InterpreterFrame* frame, in
 }  // namespace
 
 InnerFunctions::InnerFunctions(Cache& root, PyFunctionObject* outer) noexcept
-    : root_before_(here.root), expected_before_(here.expected) {
+    : root_before_(here.root), expected_before_(here.expected), hooks_before_(here.saved_hooks) {
   if (!root.worth_hooking() || Py_GetRecursionLimit() > kHighestRecursionLimit) return;
   installed_ = true;
   ++root.hooked_runs;
   here.root = &root;
   here.expected = outer;
+  here.saved_hooks = aten::saved_tensor_hook_count();
   hook_users.fetch_add(1);
   install();
 }
@@ -252,7 +256,19 @@ InnerFunctions::~InnerFunctions() {
   if (!installed_) return;
   here.root = root_before_;
   here.expected = expected_before_;
+  here.saved_hooks = hooks_before_;
   if (hook_users.fetch_sub(1) == 1) remove();
+}
+
+bool has_entered_saved_hooks(const Cache& root, std::size_t before) noexcept {
+  if (aten::saved_tensor_hook_count() <= before || graph_numbers(root.key().backend) == region::GraphNumbers::All)
+    return false;
+  static PyObject* const name = PyUnicode_InternFromString("__module__");
+  PyObject *const hook = aten::pack_hook(), *module = nullptr;
+  if (hook != nullptr && _PyObject_LookupAttr(hook, name, &module) < 0) PyErr_Clear();
+  const auto held = py::Owned<>::steal(module);
+  const bool is_text = held && PyUnicode_Check(held.get()) != 0;
+  return !is_text || !py::text_of(held.get()).starts_with("torch.");
 }
 
 void HookPause::pause() noexcept { paused_ = std::exchange(here.root, nullptr); }

@@ -26,7 +26,13 @@ class InnerFunctions {
   bool installed_ = false;
   Cache* root_before_ = nullptr;
   PyFunctionObject* expected_before_ = nullptr;
+  std::size_t hooks_before_ = 0;
 };
+
+// Whether the program has entered hooks of its own for saved tensors (torch.autograd.graph.saved_tensors_hooks) since
+// there were `before` of them, and a compiled graph would not call them as eager code does: what it saves is chosen by
+// its compiler. Those of torch itself (checkpoint(), save_on_cpu()) give back the values that they are given.
+bool has_entered_saved_hooks(const Cache& root, std::size_t before) noexcept;
 
 extern std::atomic<int> hook_users;
 

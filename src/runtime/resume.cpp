@@ -1,5 +1,6 @@
 #include "runtime/resume.h"
 
+#include "aten/aten.h"
 #include "base/events.h"
 #include "bytecode/opcodes.h"
 #include "frames/replace.h"
@@ -175,9 +176,11 @@ py::Owned<> go_on(Cache& root, PyFunctionObject* function, const frames::Shape& 
       frames::rewind(state);
     } else {
       gives_any_number = asks_for_any_number(state.frames.back());
+      const std::size_t hooks = aten::saved_tensor_hook_count();
       frames::Outcome outcome = step(root, std::move(state));
       if (outcome.finished) return py::take(outcome.result);
       state = std::move(outcome.state);
+      if (has_entered_saved_hooks(root, hooks)) return finish(root, std::move(state), true);
     }
     if (evaluates_otherwise(evaluator) || (py::has_trace_function() && !steps))  // a debugger sees every line
       return finish(root, std::move(state));
