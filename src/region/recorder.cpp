@@ -81,6 +81,7 @@ bool reads_unguarded_state(PyObject* name) {
 // The graph has an alias of it: what is written to its layout would not be, and after a write gradients would no longer
 // come to the tensor itself.
 void Recorder::check_alias(PyObject* fake, std::uint32_t version) {
+  if (aten::version_of(fake) != version) instances_.note_write(aten::meta_of(fake).storage);
   const auto real = real_of_.find(fake);
   if (real == real_of_.end() || aten::is_fake(real->second) || !is_subclassed(real->second) || wrappers.is_fake(fake))
     return;
@@ -89,7 +90,6 @@ void Recorder::check_alias(PyObject* fake, std::uint32_t version) {
   const aten::Meta now = aten::meta_of(fake), before = aten::meta_of(real->second);
   if (now.sizes != before.sizes || now.strides != before.strides || now.storage_offset != before.storage_offset)
     refuse("the shape of " + name);
-  if (before.requires_grad && aten::version_of(fake) != version) refuse(name + " that requires gradients");
 }
 
 graph::Node* Recorder::node_of(PyObject* tensor) const {

@@ -13,6 +13,7 @@
 #include "region/input_names.h"
 #include "region/result.h"
 #include "region/sparse_inputs.h"
+#include "region/subclasses.h"
 #include "region/wrapper_subclasses.h"
 
 namespace pellucid::region {
@@ -114,8 +115,9 @@ class Recorder {
 
   Region& region_;
   std::unique_ptr<aten::FakeScope> fakes_;
-  std::unordered_map<PyObject*, py::Owned<>> fake_of_;        // real, or of a subclass -> fake
-  std::unordered_map<PyObject*, PyObject*> real_of_;          // the other way
+  std::unordered_map<PyObject*, py::Owned<>> fake_of_;  // real, or of a subclass -> fake
+  std::unordered_map<PyObject*, PyObject*> real_of_;    // the other way
+  WrittenInstances instances_;
   std::unordered_map<PyObject*, py::Owned<>> torch_numbers_;  // open number -> torch.SymInt
 };
 

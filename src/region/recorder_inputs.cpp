@@ -144,6 +144,8 @@ py::Owned<> Recorder::lift(PyObject* tensor) {
   if (wraps && region_.numbers.policy.graph_numbers == GraphNumbers::Ints)
     wrappers.each_open_part(fake.get(), [&](const aten::OpenShape& shape) { add_size_inputs(shape); });
   const bool is_aliased = subclassed && !wraps;
+  if (is_aliased && aten::meta_of(tensor).requires_grad)
+    instances_.note_input(aten::meta_of(fake.get()).storage, tensor);
   const auto met = is_aliased ? aten::plain_alias(tensor) : py::Owned<>::share(tensor);
   if (is_aliased) source = region_.capture->sources.plain(source);
   graph::Node* node =

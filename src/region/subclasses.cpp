@@ -58,4 +58,21 @@ void guard_traced_subclass(Region& region, PyTypeObject* type) {
     region.lookups.type_lookup(type, name);
 }
 
+void WrittenInstances::note_input(const void* memory, PyObject* instance) {
+  inputs_.emplace(memory, instance);
+  check(memory);
+}
+
+void WrittenInstances::note_write(const void* memory) {
+  written_.insert(memory);
+  check(memory);
+}
+
+void WrittenInstances::check(const void* memory) const {
+  const auto found = inputs_.find(memory);
+  if (found == inputs_.end() || !written_.contains(memory)) return;
+  const std::string name = Py_TYPE(found->second)->tp_name;
+  unsupported(Reason::UnsupportedMutation, {{"target", "a tensor of class " + name + " that requires gradients"}});
+}
+
 }  // namespace pellucid::region

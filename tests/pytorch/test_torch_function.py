@@ -510,3 +510,62 @@ def test_what_reads_the_offsets_of_a_nested_tensor_is_a_break():
     compiled = pellucid.compile(given, backend="eager")
     assert torch.equal(compiled(nested), given(nested))
     assert any("PEL0201" in str(reason) for reason in pellucid.break_reasons(compiled))
+
+
+# ---- memory of an instance that requires gradients, written to in another way
+
+
+def through_detach(x, scale):
+    x.detach().mul_(scale)
+    return x * 2
+
+
+def through_data(x, scale):
+    x.data.mul_(scale)
+    return x * 2
+
+
+def read_first(x, scale):
+    y = x * 2
+    x.detach().mul_(scale)
+    return y + x
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("as_parameter", [False, True])
+@pytest.mark.parametrize("function", [through_detach, through_data, read_first])
+def test_writes_past_an_instance_keep_its_gradients(function, as_parameter, backend):
+    class Own(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    def called(f):
+        outcomes = []
+        for count in (4, 4, 6):
+            x = torch.ones(count).as_subclass(Own)
+            x = torch.nn.Parameter(x) if as_parameter else x.detach().requires_grad_()
+            result = f(x, 3.0)
+            result.sum().backward()
+            outcomes.append((type(result), type(x), x.grad.tolist(), result.tolist(), x.tolist()))
+        return outcomes
+
+    assert called(pellucid.compile(function, backend=backend)) == called(function)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_writes_to_memory_of_an_instance_that_is_read_later(backend):
+    class Own(torch.Tensor):
+        pass
+
+    def f(memory, x):
+        memory.mul_(3)
+        return x * 2
+
+    def called(f):
+        x = torch.ones(4).as_subclass(Own).detach().requires_grad_()
+        result = f(x.detach().as_subclass(torch.Tensor), x)
+        result.sum().backward()
+        return x.grad.tolist(), result.tolist()
+
+    assert called(pellucid.compile(f, backend=backend)) == called(f)
