@@ -245,7 +245,7 @@ py::Owned<> calls_of_torch(Interpreter& t, PyObject* callable, Args given, PyObj
     return py::take(PyObject_CallFunctionObjArgs(translated, callable, positional, keywords, value, nullptr));
   } catch (const py::PythonError& error) {
     const bool has_none = reinterpret_cast<PyObject*>(Py_TYPE(error.value())) == region::of_numpy_module("Unsupported");
-    if (!has_none || !t.region.numbers.policy.calls_numpy) throw;
+    if (!has_none || t.region.numbers.policy.exports) throw;
     const auto sizes = open ? sizes_of_call(t, callable, given, value) : py::Owned<>::share(Py_None);
     auto call = sizes ? py::Owned<>::steal(PyObject_CallFunctionObjArgs(called, callable, positional, keywords, value,
                                                                         sizes.get(), nullptr))

@@ -88,7 +88,7 @@ struct NumberPolicy {
   bool long_lists = false;    // of any number of numbers that the graph reads
   bool late_items = false;    // item() of a tensor of the graph is read behind it, where no node takes the number
   bool value_checks = false;  // a branch on a tensor that only guards a `raise` is an assertion of the graph
-  bool calls_numpy = true;    // the graph may call numpy, by an operator of ours
+  bool exports = false;       // the graph is to need torch alone, and has no inputs but arguments
   bool takes_coo = false;     // the backend compiles graphs with sparse inputs of this layout
   // The last capture that has room: also numbers that have not changed yet are open, of objects too.
   bool is_last = false;

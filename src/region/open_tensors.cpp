@@ -9,9 +9,11 @@
 
 namespace pellucid::region {
 
-// What a tensor around tensors holds is asked for with the tensor.
+// What a tensor around tensors holds is asked for with the tensor. An export has no others than its arguments: a tensor
+// of a global or a closure becomes part of it as it is.
 bool OpenTensors::is_asked_for(const Source* source) const {
   if (!numbers_.policy.all_open) return false;
+  if (numbers_.policy.exports && source->root()->step != source::Step::Local) return false;
   for (const Source* owner = source; owner != nullptr && !wrappers_.empty(); owner = owner->base) {
     if (wrappers_.contains(owner)) source = owner;
   }

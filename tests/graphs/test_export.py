@@ -517,3 +517,12 @@ def test_an_assertion_says_what_the_program_says():
     assert torch.equal(gm(torch.full((2,), 4.0)), torch.full((2,), 2.0))
     with pytest.raises(RuntimeError, match=r"ValueError: it is negative \(in root, line \d+\)"):
         gm(-torch.ones(2))
+
+
+def test_N02_all_sizes_open_beside_floats_and_tensors_from_outside():
+    def f(x, scale):
+        return (x * scale + OUTSIDE) * OTHER.sum()
+
+    gm, _ = pellucid.export(f, X, 2.5, dynamic=True)
+    for x in (X, torch.randn(5, 3)):
+        assert same(gm(x, 2.5), f(x, 2.5))
