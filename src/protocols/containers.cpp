@@ -482,14 +482,16 @@ bool asks_for_index(Interpreter& t, PyObject* slice) {
 
 // Whether each open int of a key finds something at hand. One that does not, raises, which is eager's to word.
 bool finds_something(PyObject* tensor, std::span<PyObject* const> key) {
-  std::int64_t rank = 0, dim = 0, size = 0;
-  while (aten::size_at(tensor, rank, &size)) ++rank;
+  const std::vector<std::int64_t> sizes = aten::meta_of(tensor).sizes;
+  const auto rank = static_cast<std::int64_t>(sizes.size());
+  std::int64_t dim = 0;
   const auto has_dimension = [](PyObject* part) { return part != Py_None && part != Py_Ellipsis; };
   const std::int64_t skipped = rank - std::ranges::count_if(key, has_dimension);
   for (PyObject* part : key) {
     if (region::is_open_int(part)) {
       const std::int64_t at = region::as_number(part)->expr->hint.i;
-      if (!aten::size_at(tensor, dim, &size) || at < -size || at >= size) return false;
+      const std::int64_t size = dim >= 0 && dim < rank ? sizes[static_cast<std::size_t>(dim)] : 0;
+      if (at < -size || at >= size) return false;
     }
     dim += part == Py_Ellipsis ? skipped : has_dimension(part) ? 1 : 0;
   }

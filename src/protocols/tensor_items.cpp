@@ -92,7 +92,14 @@ py::Owned<> number_of_graph(Interpreter& t, PyObject* tensor) {
     return py::take(PyObject_GetAttrString(type.get(), "item")).release();
   }();
   static PyObject* const name = py::interned("item").release();
+  const region::InKey in_key(t.region.unbacked);
   return t.region.recorder.torch_call(graph::Op::CallMethod, item, name, Args{{&tensor, 1}, nullptr}).value;
+}
+
+// Where item() is none for the program, a key may have such a number all the same, as sizes that depend on values may
+// be in the graph.
+bool takes_numbers_in_keys(const region::NumberPolicy& policy) {
+  return policy.scalar_outputs || policy.dynamic_output_shapes;
 }
 
 }  // namespace
@@ -102,8 +109,11 @@ std::optional<py::Owned<>> key_with_numbers(Interpreter& t, PyObject* tensor, Py
   if (t.region.capture->bodies->is_open() || aten::is_below_transform() || region::is_subclassed(tensor) ||
       aten::is_wrapper(tensor))
     return std::nullopt;
-  if (!t.region.numbers.policy.scalar_outputs)
-    return rebuilt(t, key, [&](PyObject* part) { return known_number(t, part); });
+  const region::NumberPolicy& policy = t.region.numbers.policy;
+  if (!policy.scalar_outputs) {
+    auto known = rebuilt(t, key, [&](PyObject* part) { return known_number(t, part); });
+    if (known || !takes_numbers_in_keys(policy)) return known;
+  }
   std::span<PyObject* const> parts(&key, 1);
   if (PyTuple_CheckExact(key)) parts = {PySequence_Fast_ITEMS(key), static_cast<std::size_t>(PyTuple_GET_SIZE(key))};
   if (std::ranges::none_of(parts, stands_for_integer)) return std::nullopt;

@@ -342,7 +342,7 @@ bool takes(const Region& region, aten::GraphGives what) {
   const NumberPolicy& policy = region.numbers.policy;
   const bool is_number = what == aten::GraphGives::Number || policy.runs_as_captured();
   if (!is_number) return policy.dynamic_output_shapes;
-  if (policy.scalar_outputs) return true;
+  if (policy.scalar_outputs || region.unbacked.in_key) return true;
   const bool may = policy.graph_numbers != GraphNumbers::None && policy.value_checks;
   return may && what == aten::GraphGives::Number && asks_to_compute(region.top);
 }

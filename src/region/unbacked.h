@@ -55,6 +55,7 @@ class Unbacked {
   };
 
   UnbackedHints hints{region_};
+  bool in_key = false;  // InKey
 
   bool any() const noexcept { return !symbols_.empty(); }
   // A drawn one is among the inputs of the graph: the region has drawn it before that.
@@ -123,6 +124,18 @@ class Unbacked {
   std::size_t noted_ = 0;  // decisions that are asserted or wait
   bool in_torch_ = false;
   std::optional<GraphBreak> refused_;
+};
+
+// While one lives, the number that is read is part of the key of a tensor, which nobody else sees.
+class InKey {
+ public:
+  explicit InKey(Unbacked& unbacked) : unbacked_(unbacked) { unbacked_.in_key = true; }
+  ~InKey() { unbacked_.in_key = false; }
+  InKey(const InKey&) = delete;
+  InKey& operator=(const InKey&) = delete;
+
+ private:
+  Unbacked& unbacked_;
 };
 
 }  // namespace pellucid::region

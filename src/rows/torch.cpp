@@ -395,6 +395,16 @@ bool is_long_list(const region::NumberPolicy& policy, PyObject* tensor) {
   return count > most;
 }
 
+// Lengths in tensors are read while it runs, for which torch's tracing has no numbers.
+Result ctc_loss(Interpreter& t, PyObject* f, Args args) {
+  constexpr std::size_t kInputLengths = 2;
+  PyObject* const lengths = args.size() > kInputLengths ? args[kInputLengths] : args.keyword("input_lengths");
+  const bool is_tensor = lengths != nullptr && region::cat_of(lengths) == Cat::Tensor;
+  if (is_tensor && !t.region.numbers.policy.runs_as_captured())
+    unsupported(Reason::DataDependent, {{"operation", describe(f) + " with lengths in tensors"}});
+  return t.region.recorder.torch_call(graph::Op::CallFunction, f, f, args);
+}
+
 Result tolist(Interpreter& t, PyObject* f, Args args) {
   const region::NumberPolicy& policy = t.region.numbers.policy;
   const auto is_refused = [](PyObject* tensor) {  // by torch
@@ -537,6 +547,8 @@ const Row rows[] = {
     {"torch._ops.OpOverloadPacket.__getattr__", made_operator},
     {"torch._ops._OpNamespace.__getattr__", made_operator},
     {"torch._ops._Ops.__getattr__", made_operator},
+    {"torch.ctc_loss", ctc_loss, true, true},
+    {"torch.nn.functional.ctc_loss", ctc_loss, true, true},
     {"torch.tensor", tensor, true, true},
     {"torch.as_tensor", tensor, true, true},
     {"pellucid._module.is_compiling", is_compiling},  // torch.compiler's, also while install() has it replaced

@@ -615,3 +615,83 @@ def test_masks_of_any_number_of_elements(kept):
         mask = torch.arange(6) < first
         assert described(outcome(compiled, (x, mask))) == described(outcome(f, (x, mask)))
     assert backend.count == 1
+
+
+# ---- tensors without dimensions in keys, in graphs for compilers: nobody else sees the number
+
+
+def of_scores(x, scores):
+    return x[scores.argmax()] * 2
+
+
+def of_scores_and_columns(x, scores):
+    best = scores.argsort(descending=True)[0]
+    return x[best, :2] - x[:, 1:3].prod(1)[best]
+
+
+def written(x, scores):
+    y = x.clone()
+    y[scores.argmax()] = 5.0
+    y[scores.argmin(), :2] = y[scores.argmax(), 1:3] * 2
+    return y
+
+
+def from_the_end(x, scores):
+    return x[scores.argmax() - 6] + x[-1]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("function", [of_scores, of_scores_and_columns, written, from_the_end])
+def test_keys_that_only_the_graph_knows(function, backend):
+    counting = CountingOf(backend)
+    compiled = pellucid.compile(function, backend=counting)
+    for seed in range(5):
+        torch.manual_seed(seed)
+        x, scores = torch.randn(6, 4), torch.rand(6)
+        torch.testing.assert_close(compiled(x, scores), function(x, scores))
+    # Graphs assert that a number is no negative one: where it is, there are breaks after a few calls.
+    assert counting.count == (3 if function is from_the_end else 1)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("function", [of_scores, of_scores_and_columns, written])
+def test_keys_that_only_the_graph_knows_and_sizes_that_change(function, backend):
+    counting = CountingOf(backend)
+    compiled = pellucid.compile(function, backend=counting)
+    for rows in (5, 4, 7, 3, 9):
+        x, w = torch.randn(rows, 4), torch.ones(rows, 4)
+        got, want = x.clone().requires_grad_(), x.clone().requires_grad_()
+        scores = torch.rand(rows)
+        results = compiled(got, scores), function(want, scores)
+        torch.testing.assert_close(*results)
+        for result in results:
+            (result * (w if result.dim() == 2 else w[0, : result.shape[0]] if result.dim() else 1)).sum().backward()
+        torch.testing.assert_close(got.grad, want.grad)
+    assert counting.count <= 2
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_keys_out_of_range_raise_as_in_eager(backend):
+    def f(x, scores):
+        return x[scores.argmax() + 3] * 2
+
+    compiled = pellucid.compile(f, backend=backend)
+    x = torch.randn(6, 4)
+    for at in (0, 2, 4, 1):
+        scores = torch.zeros(6)
+        scores[at] = 1
+        assert described(outcome(compiled, (x, scores))[:1]) == described(outcome(f, (x, scores))[:1])
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_lengths_in_tensors_are_no_part_of_a_graph_for_compilers(backend, caplog):
+    def f(log_probs, targets, inputs, lengths):
+        return F.ctc_loss(log_probs * 1, targets, inputs, lengths) * 2
+
+    counting = CountingOf(backend)
+    compiled = pellucid.compile(f, backend=counting)
+    for length in (10, 11, 12, 13):
+        args = torch.randn(length, 2, 4).log_softmax(-1), torch.randint(1, 4, (2, 3)), T([length] * 2), T([3, 3])
+        torch.testing.assert_close(compiled(*args), f(*args))
+    assert counting.count <= 4
+    assert "raised" not in caplog.text
