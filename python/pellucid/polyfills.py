@@ -242,11 +242,11 @@ def selected(tensor, key):
         if type(part) is int:
             tensor = tensor.select(dim, part)
             continue
+        if part is None:  # in its place, as torch does: its stride is what the dimensions behind it say
+            tensor = tensor.unsqueeze(dim)
+            part = slice(None)
         rest.append(part)
-        if part is Ellipsis:
-            dim += skipped
-        elif part is not None:
-            dim += 1
+        dim += skipped if part is Ellipsis else 1
     return tensor, rest
 
 

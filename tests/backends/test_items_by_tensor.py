@@ -1,5 +1,5 @@
-"""An item of a tensor by a tensor without dimensions, with a compiler: while its value stays it is a number of the graph;
-once another one is met the item runs eagerly, and the rest is captured."""
+"""An item of a tensor by a tensor without dimensions, with a compiler: while its value stays it is a constant of the graph;
+once another one is met the graph reads it. As an end of a slice it runs eagerly then, and the rest is captured."""
 
 from __future__ import annotations
 
@@ -46,4 +46,4 @@ def test_an_index_without_dimensions_is_no_error_of_the_compiler(f, graphs, back
         torch.testing.assert_close(x.grad, y.grad, rtol=0, atol=0)
     assert pellucid.counters()["graphs"] == graphs[backend]
     if backend == "aot_eager":
-        assert {record.code for record in pellucid.break_reasons()} == {"PEL0201"}
+        assert {record.code for record in pellucid.break_reasons()} == ({"PEL0201"} if f is sliced else set())

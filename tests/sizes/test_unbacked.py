@@ -670,6 +670,32 @@ def test_keys_that_only_the_graph_knows_and_sizes_that_change(function, backend)
     assert counting.count <= 2
 
 
+KEYS = {
+    "behind": lambda x, i: x[i, None],
+    "before": lambda x, i: x[None, i],
+    "twice": lambda x, i: x[None, i, None, 1:],
+    "between": lambda x, i: x[i, None, i],
+    "at the end": lambda x, i: x[..., i, None],
+    "beside indices": lambda x, i: x[i, None, [0, 2]],
+    "a slice before": lambda x, i: x[1:, None, i],
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", KEYS)
+def test_new_dimensions_beside_keys_have_their_strides(name, backend):
+    def f(x, scores):
+        return KEYS[name](x, scores.argmax())
+
+    counting = CountingOf(backend)
+    compiled = pellucid.compile(f, backend=counting)
+    for at in (0, 2, 3, 1):
+        x, scores = torch.arange(20.0).reshape(5, 4), torch.zeros(4)
+        scores[at] = 1
+        assert described(compiled(x, scores)) == described(f(x, scores))
+    assert counting.count == 1
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_keys_out_of_range_raise_as_in_eager(backend):
     def f(x, scores):
