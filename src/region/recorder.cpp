@@ -340,7 +340,7 @@ bool is_item(PyObject* target) {
 
 // A float that changes is a tensor of double precision in the graphs of backends that compile, and gives way to the
 // dtype of a tensor with dimensions alone: so the other operand has one for the length of the operator.
-Result between_scalars(Recorder& recorder, PyObject* callable, PyObject* target, Args args) {
+Result between_scalars(Recorder& recorder, graph::Op op, PyObject* callable, PyObject* target, Args args) {
   static PyObject* const tensor = py::import_attr("torch", "Tensor").release();
   static PyObject* const method = PyObject_GetAttrString(tensor, "reshape");
   static PyObject* const name = PyUnicode_InternFromString("reshape");
@@ -353,7 +353,7 @@ Result between_scalars(Recorder& recorder, PyObject* callable, PyObject* target,
   Result vector = reshaped(args[is_left ? 0 : 1], one.get());
   if (!vector.is_value()) return vector;
   PyObject* operands[] = {is_left ? vector.value.get() : args[0], is_left ? args[1] : vector.value.get()};
-  Result result = recorder.torch_call(graph::Op::CallFunction, callable, target, Args{operands, nullptr});
+  Result result = recorder.torch_call(op, callable, target, Args{operands, nullptr});
   if (!result.is_value()) return result;
   return reshaped(result.value.get(), none.get());
 }
@@ -362,7 +362,7 @@ Result between_scalars(Recorder& recorder, PyObject* callable, PyObject* target,
 
 Result Recorder::torch_call(graph::Op op, PyObject* callable, PyObject* target, Args args) {
   if (has_two_scalar_tensors(region_.numbers.policy, target, args))
-    return between_scalars(*this, callable, target, args);
+    return between_scalars(*this, op, callable, target, args);
   if (divides_scalar_tensor(region_.numbers.policy, target, args)) {
     // torch divides a number by a tensor in this method, as the reciprocal times the number, which has other bits than
     // a quotient of tensors.

@@ -1,7 +1,6 @@
 #include "region/value_arguments.h"
 
 #include <algorithm>
-#include <array>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -74,23 +73,19 @@ bool divides_scalar_tensor(const NumberPolicy& policy, PyObject* target, Args ar
 }
 
 bool has_two_scalar_tensors(const NumberPolicy& policy, PyObject* target, Args args) {
-  static const std::array<PyObject*, 5> operators = [] {
-    std::array<PyObject*, 5> found{};
-    std::ranges::transform(std::array{"add", "sub", "mul", "truediv", "pow"}, found.begin(),
-                           [](const char* name) { return py::import_attr("operator", name).release(); });
-    return found;
-  }();
-  if (policy.graph_numbers != GraphNumbers::Ints || args.size() != 2 || args.kwnames != nullptr ||
-      std::ranges::find(operators, target) == operators.end())
-    return false;
+  if (policy.graph_numbers != GraphNumbers::Ints || args.size() != 2 || args.kwnames != nullptr) return false;
   const auto is_number_as_tensor = [](PyObject* value) { return is_open(value) && as_number(value)->as_tensor; };
   const auto is_scalar = [](PyObject* value) {
     return cat_of(value) == Cat::Tensor && !is_wrapper_subclass(value) && aten::is_full_float(value) &&
            aten::meta_of(value).sizes.empty();
   };
-  if (is_number_as_tensor(args[0])) return is_scalar(args[1]);
+  const bool number_first = is_number_as_tensor(args[0]) && is_scalar(args[1]);
+  if (!number_first && !(is_number_as_tensor(args[1]) && is_scalar(args[0]))) return false;
+  static const std::unordered_set<std::string_view> names = {
+      "add", "sub", "subtract", "rsub", "mul", "multiply", "truediv", "div", "divide", "true_divide"};
+  const std::string name = plain_name(target);
   // With a number as the exponent torch computes otherwise for some of them.
-  return target != operators.back() && is_number_as_tensor(args[1]) && is_scalar(args[0]);
+  return names.contains(name) || (number_first && name == "pow");
 }
 
 bool is_list_of_indices(PyObject* index) { return PyList_CheckExact(index) && holds_open_numbers_alone(index); }

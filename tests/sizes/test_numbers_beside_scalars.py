@@ -10,6 +10,17 @@ import pellucid
 from support import CountingOf
 
 OPERATORS = [operator.add, operator.sub, operator.mul, operator.truediv]
+# A method needs a tensor in front; of two functions the number may be the first.
+METHODS = {
+    "add": lambda scalar, number: scalar.add(number),
+    "sub": lambda scalar, number: scalar.sub(number),
+    "rsub": lambda scalar, number: torch.rsub(scalar, number),
+    "mul": lambda scalar, number: scalar.mul(number),
+    "div": lambda scalar, number: scalar.div(number),
+    "torch.mul": lambda scalar, number: torch.mul(scalar, number),
+    "torch.pow": lambda scalar, number: torch.pow(number * number, scalar),
+    "__rpow__": lambda scalar, number: (number * number) ** scalar,
+}
 DTYPES = [torch.float32, torch.float64]
 OTHERS = [torch.bfloat16, torch.float16, torch.int64, torch.complex64, torch.bool]
 VALUES = [0.1, 1e-3, 3.0000001, -7.7, 1e30, 0.3, 1 / 3]
@@ -37,6 +48,44 @@ def test_two_graphs_for_all_numbers(function, dtype, backend):
         x = torch.tensor([0.7 + i, 2.0], dtype=dtype)
         assert outcome(compiled, x, number) == outcome(f, x, number)
     assert counting.count == 2
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager", "inductor"])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", METHODS)
+def test_two_graphs_for_methods_and_functions(name, dtype, backend):
+    def f(x, number):
+        return METHODS[name](x[0], number) + METHODS[name](x.sum(), number)
+
+    counting = CountingOf(backend)
+    compiled = pellucid.compile(f, backend=counting, fullgraph=True)
+    for i, number in enumerate(VALUES):
+        x = torch.tensor([0.7 + i, 2.0], dtype=dtype)
+        if backend == "inductor":
+            torch.testing.assert_close(compiled(x, number), f(x, number))
+        else:
+            assert outcome(compiled, x, number) == outcome(f, x, number)
+    assert counting.count == 2
+
+
+class Ones(torch.overrides.TorchFunctionMode):
+    """torch.zeros() gives ones."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return (torch.ones if func is torch.zeros else func)(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_below_a_mode_of_functions(backend):
+    def f(x, number):
+        with Ones():
+            return x + torch.zeros(x.shape[0]).sum() * number
+
+    counting = CountingOf(backend)
+    compiled = pellucid.compile(f, backend=counting, fullgraph=True)
+    for rows, number in zip((4, 4, 6, 8, 5, 7, 9), VALUES, strict=True):
+        assert outcome(compiled, torch.ones(rows), number) == outcome(f, torch.ones(rows), number)
+    assert counting.count <= 3
 
 
 @pytest.mark.parametrize("dtype", OTHERS)

@@ -144,8 +144,8 @@ IN_PLACE = {
     "lerp_ of one": lambda x, k: x[0].lerp_(x[0] * 2, k),
 }
 NUMBERS = [0.1, 0.9, 0.45, 1 / 3, 2.5, -0.7]
-# Where torch computes a sum of a product it depends on the machine whether it rounds once or twice; AOTAutograd makes new
-# tensors of what is written in place, for which torch does not round a factor first.
+# Where torch computes a sum of a product it depends on the machine whether it rounds once or twice; AOTAutograd makes
+# new tensors of what is written in place, for which torch does not round a factor first.
 ROUNDED = {"addcmul", "addcdiv", "addcmul_", "addcdiv_", "add with a factor", "mul_"}
 
 
