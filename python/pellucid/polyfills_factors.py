@@ -50,13 +50,13 @@ def scaled_addcmul_(self, tensor1, tensor2, *, value):
 def scaled_lerp(self, end, weight):
     if is_short(self, end):
         return scaled_lerp(self.float(), end.float(), weight).to(self.dtype)
-    return torch.lerp(self, end, number_of_dtype(weight, self))
+    return torch.lerp(self, end, number_of_dtype(weight, self.dtype, self.device))
 
 
 def scaled_lerp_(self, end, weight):
     if is_short(self, end):
         return self.copy_(scaled_lerp(self.float(), end.float(), weight))
-    return self.lerp_(end, number_of_dtype(weight, self))
+    return self.lerp_(end, number_of_dtype(weight, self.dtype, self.device))
 
 
 def is_short(*tensors):
@@ -64,18 +64,18 @@ def is_short(*tensors):
     return len(kinds) == 1 and not kinds.isdisjoint((torch.bfloat16, torch.float16))
 
 
-def number_of_dtype(number, beside):
-    """As a tensor without dimensions, of the dtype of another one."""
-    return torch.zeros((), dtype=beside.dtype, device=beside.device) + number
+def number_of_dtype(number, dtype, device):
+    """As a tensor without dimensions."""
+    return (
+        number.to(dtype) if isinstance(number, torch.Tensor) else torch.zeros((), dtype=dtype, device=device) + number
+    )
 
 
 def rounded(number, *tensors):
     """As torch rounds it beside tensors of one short dtype."""
     if not is_short(*tensors):
         return number
-    if not isinstance(number, torch.Tensor):
-        number = torch.zeros((), device=tensors[0].device) + number
-    return number.to(tensors[0].dtype).float()
+    return number_of_dtype(number, torch.float32, tensors[0].device).to(tensors[0].dtype).float()
 
 
 def widened(tensor, beside):
@@ -110,7 +110,8 @@ def scaled__foreach_add(self, other, *, alpha=None):
 
 def scaled__foreach_add_(self, other, *, alpha=None):
     if alpha is None:
-        write_to(self, scaled__foreach_add(self, other))
+        for one, factor in with_factors(self, other):
+            one.copy_(one + factor)
     elif not are_wide(self, other):
         for one, term in zip(self, other):
             scaled_add_(one, term, alpha=alpha)
@@ -123,7 +124,8 @@ def scaled__foreach_sub(self, other):
 
 
 def scaled__foreach_sub_(self, other):
-    write_to(self, scaled__foreach_sub(self, other))
+    for one, factor in with_factors(self, other):
+        one.copy_(one - factor)
 
 
 def scaled__foreach_mul(self, other):
@@ -132,7 +134,8 @@ def scaled__foreach_mul(self, other):
 
 def scaled__foreach_mul_(self, other):
     """Torch rounds the number to a short dtype here, and not where the results are new tensors."""
-    write_to(self, [one * rounded(factor, one) for one, factor in with_factors(self, other)])
+    for one, factor in with_factors(self, other):
+        one.copy_(one * rounded(factor, one))
 
 
 def scaled__foreach_div(self, other):
@@ -140,7 +143,8 @@ def scaled__foreach_div(self, other):
 
 
 def scaled__foreach_div_(self, other):
-    write_to(self, scaled__foreach_div(self, other))
+    for one, factor in with_factors(self, other):
+        one.copy_(one / factor)
 
 
 def scaled__foreach_pow(self, exponent):
@@ -158,32 +162,33 @@ def scaled__foreach_lerp_(self, tensors1, weight):
 
 def scaled__foreach_addcdiv(self, tensor1, tensor2, value):
     if not are_wide(self, tensor1, tensor2):
-        every = zip(self, tensor1, tensor2, factors_for(self, value))
-        return [scaled_addcdiv(one, first, second, value=factor) for one, first, second, factor in every]
+        return each(scaled_addcdiv, self, tensor1, tensor2, value)
     return torch._foreach_add(self, times(torch._foreach_div(tensor1, tensor2), value))
 
 
 def scaled__foreach_addcdiv_(self, tensor1, tensor2, value):
     if not are_wide(self, tensor1, tensor2):
-        for one, first, second, factor in zip(self, tensor1, tensor2, factors_for(self, value)):
-            scaled_addcdiv_(one, first, second, value=factor)
-        return
-    torch._foreach_add_(self, times(torch._foreach_div(tensor1, tensor2), value))
+        each(scaled_addcdiv_, self, tensor1, tensor2, value)
+    else:
+        torch._foreach_add_(self, times(torch._foreach_div(tensor1, tensor2), value))
 
 
 def scaled__foreach_addcmul(self, tensor1, tensor2, value):
     if not are_wide(self, tensor1, tensor2):
-        every = zip(self, tensor1, tensor2, factors_for(self, value))
-        return [scaled_addcmul(one, first, second, value=factor) for one, first, second, factor in every]
+        return each(scaled_addcmul, self, tensor1, tensor2, value)
     return torch._foreach_add(self, times(torch._foreach_mul(tensor1, tensor2), value))
 
 
 def scaled__foreach_addcmul_(self, tensor1, tensor2, value):
     if not are_wide(self, tensor1, tensor2):
-        for one, first, second, factor in zip(self, tensor1, tensor2, factors_for(self, value)):
-            scaled_addcmul_(one, first, second, value=factor)
-        return
-    torch._foreach_add_(self, times(torch._foreach_mul(tensor1, tensor2), value))
+        each(scaled_addcmul_, self, tensor1, tensor2, value)
+    else:
+        torch._foreach_add_(self, times(torch._foreach_mul(tensor1, tensor2), value))
+
+
+def each(function, self, tensor1, tensor2, value):
+    every = zip(self, tensor1, tensor2, factors_for(self, value))
+    return [function(one, first, second, value=factor) for one, first, second, factor in every]
 
 
 # ---- what these are made of
@@ -210,15 +215,10 @@ def times(tensors, factors):
 
 def factors_for(tensors, factors):
     """One for each, where one stands for all as well; those that are in one tensor, or in a list."""
-    if isinstance(factors, float):
-        return [factors] * len(tensors)
-    return factors.unbind() if isinstance(factors, torch.Tensor) else factors
+    if isinstance(factors, (list, tuple)):
+        return factors
+    return factors.unbind() if isinstance(factors, torch.Tensor) else [factors] * len(tensors)
 
 
 def with_factors(tensors, factors):
     return zip(tensors, factors_for(tensors, factors))
-
-
-def write_to(tensors, results):
-    for tensor, result in zip(tensors, results):
-        tensor.copy_(result)

@@ -22,6 +22,23 @@ std::string plain_name(PyObject* target) {
   return name.starts_with("Tensor.") ? name.substr(7) : name;
 }
 
+// The rows are names of torch's functions: a function of the program, or an operator of another library, may have the
+// same.
+bool may_have_row(PyObject* target) {
+  if (PyFunction_Check(target)) {
+    PyObject* const module = reinterpret_cast<PyFunctionObject*>(target)->func_module;
+    return module != nullptr && PyUnicode_Check(module) != 0 && py::text_of(module).starts_with("torch.");
+  }
+  if (PyUnicode_Check(target) || PyCFunction_Check(target) || Py_IS_TYPE(target, &PyMethodDescr_Type) ||
+      Py_IS_TYPE(target, &PyWrapperDescr_Type))
+    return true;
+  static PyObject* const name = PyUnicode_InternFromString("_qualified_op_name");  // of an overload packet
+  PyObject* found = nullptr;
+  if (_PyObject_LookupAttr(target, name, &found) < 0) PyErr_Clear();
+  const auto qualified = py::Owned<>::steal(found);
+  return !qualified || PyUnicode_Check(qualified.get()) == 0 || py::text_of(qualified.get()).starts_with("aten::");
+}
+
 }  // namespace
 
 bool holds_open_numbers_alone(PyObject* value) { return holds_open(value) && holds_numbers_alone(value); }
@@ -34,6 +51,7 @@ const ValueArguments* value_arguments(PyObject* target) {
   static const std::unordered_map<std::string_view, ValueArguments> rows = {
 #include "region/value_arguments.def"
   };
+  if (!may_have_row(target)) return nullptr;
   std::string name = plain_name(target);
   if (name.ends_with('_') && !name.ends_with("__")) name.pop_back();
   const auto found = rows.find(name);
@@ -81,6 +99,7 @@ bool has_two_scalar_tensors(const NumberPolicy& policy, PyObject* target, Args a
   };
   const bool number_first = is_number_as_tensor(args[0]) && is_scalar(args[1]);
   if (!number_first && !(is_number_as_tensor(args[1]) && is_scalar(args[0]))) return false;
+  if (value_arguments(target) == nullptr) return false;
   static const std::unordered_set<std::string_view> names = {
       "add", "sub", "subtract", "rsub", "mul", "multiply", "truediv", "div", "divide", "true_divide"};
   const std::string name = plain_name(target);

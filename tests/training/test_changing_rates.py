@@ -4,6 +4,7 @@ compilers, in which such a number is a tensor: a few graphs for all of them, and
 from __future__ import annotations
 
 import copy
+import random
 
 import pytest
 import torch
@@ -43,26 +44,18 @@ def trained(name, schedule, around, whole, dtype=torch.float32, **options):
     net = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3)).to(dtype)
     optimizer = getattr(torch.optim, name.split("-")[0])(net.parameters(), **OPTIMIZERS[name], **options)
     scheduler = SCHEDULERS[schedule](optimizer)
-    step = optimizer.step
+    update = optimizer.step if whole else around(lambda: optimizer.step())
 
-    def whole_step(x):
+    def step(x):
         optimizer.zero_grad()
         loss = net(x).pow(2).mean()
         loss.backward()
-        step()
+        update()
         scheduler.step()
         return loss.detach()
 
-    def only_step(x):
-        optimizer.zero_grad()
-        loss = net(x).pow(2).mean()
-        loss.backward()
-        compiled()
-        scheduler.step()
-        return loss.detach()
-
-    compiled = around(whole_step if whole else lambda: step())
-    losses = [(compiled if whole else only_step)(torch.randn(4, 6, dtype=dtype)) for _ in range(STEPS)]
+    step = around(step) if whole else step
+    losses = [step(torch.randn(4, 6, dtype=dtype)) for _ in range(STEPS)]
     return losses, [parameter.detach() for parameter in net.parameters()], copy.deepcopy(optimizer.state_dict())
 
 
@@ -204,3 +197,67 @@ def test_lists_of_other_lengths_are_errors_of_torch():
     for number in NUMBERS[:3]:
         with pytest.raises(RuntimeError, match=r"same number|same length|corresponding"):
             compiled(tensors(torch.float32), 1.5, number)
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_factors_that_are_drawn(backend):
+    """Such a number is an int that changes at each call."""
+
+    def f(x):
+        number = random.randint(2, 9)
+        written = [x * 1]
+        torch._foreach_addcmul_(written, [x], [x], value=number)
+        return torch._foreach_mul([x, x], number)[0] + torch.lerp(x, x * 2, number), written[0]
+
+    compiled = pellucid.compile(f, backend=backend)
+    for seed in range(5):
+        random.seed(seed)
+        got = compiled(torch.arange(4.0))
+        random.seed(seed)
+        torch.testing.assert_close(got, f(torch.arange(4.0)))
+
+
+@torch.library.custom_op("pellucid_rates::mul", mutates_args=())
+def mul_of_library(x: torch.Tensor, number: float) -> torch.Tensor:
+    return x * number + x.dim()
+
+
+@mul_of_library.register_fake
+def _(x, number):
+    return torch.empty_like(x)
+
+
+@pellucid.allow_in_graph
+def add(x, number):
+    return x * number if number > 1 else x - number
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, number: torch.ops.pellucid_rates.mul(x.sum(), number),
+        lambda x, number: torch.ops.pellucid_rates.mul(x, number),
+        add,
+        lambda x, number: add(x.sum(), number) * 2,
+    ],
+    ids=["operator of a scalar", "operator", "function", "function of a scalar"],
+)
+def test_functions_of_others_with_names_of_torchs(function, backend):
+    compiled = pellucid.compile(lambda x, number: function(x, number), backend=backend)
+    for number in (1.5, 2.5, 0.5, 3.5, -1.0):
+        torch.testing.assert_close(compiled(torch.arange(4.0), number), function(torch.arange(4.0), number))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_one_tensor_twice_in_a_list_is_written_twice(backend):
+    def f(x, number):
+        y = x.clone()
+        torch._foreach_mul_([y, y], number)
+        torch._foreach_add_([y, x, y], [number, number, 1.0])
+        return y, x
+
+    compiled = pellucid.compile(f, backend=backend, dynamic=True)  # the number is open in the first graph
+    for number in NUMBERS:
+        got, want = compiled(torch.arange(4.0), number), f(torch.arange(4.0), number)
+        assert all(map(torch.equal, got, want))
