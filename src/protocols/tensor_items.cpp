@@ -96,12 +96,6 @@ py::Owned<> number_of_graph(Interpreter& t, PyObject* tensor) {
   return t.region.recorder.torch_call(graph::Op::CallMethod, item, name, Args{{&tensor, 1}, nullptr}).value;
 }
 
-// Where item() is none for the program, a key may have such a number all the same, as sizes that depend on values may
-// be in the graph.
-bool takes_numbers_in_keys(const region::NumberPolicy& policy) {
-  return policy.scalar_outputs || policy.dynamic_output_shapes;
-}
-
 }  // namespace
 
 std::optional<py::Owned<>> key_with_numbers(Interpreter& t, PyObject* tensor, PyObject* key) {
@@ -112,7 +106,9 @@ std::optional<py::Owned<>> key_with_numbers(Interpreter& t, PyObject* tensor, Py
   const region::NumberPolicy& policy = t.region.numbers.policy;
   if (!policy.scalar_outputs) {
     auto known = rebuilt(t, key, [&](PyObject* part) { return known_number(t, part); });
-    if (known || !takes_numbers_in_keys(policy)) return known;
+    // Where item() is none for the program, a key may have such a number all the same, as sizes that depend on values
+    // may be in the graph.
+    if (known || !policy.dynamic_output_shapes) return known;
   }
   std::span<PyObject* const> parts(&key, 1);
   if (PyTuple_CheckExact(key)) parts = {PySequence_Fast_ITEMS(key), static_cast<std::size_t>(PyTuple_GET_SIZE(key))};

@@ -511,27 +511,26 @@ region::NumberPolicy number_policy(const Cache& cache, bool fullgraph, bool cons
   static const region::NumberHistory nothing_seen;
   const bool is_static = constants || has_mark(backend, "static") || config_number("dynamic_shapes") == 0;
   const bool automatic = config_number("automatic_dynamic_shapes") != 0;
-  const bool exports = has_mark(backend, "exports");
+  const bool exports = has_mark(backend, "exports");  // floats are constants there, as in torch.export
   const bool opens_all = has_mark(backend, "dynamic") || config_number("assume_static_by_default") == 0;
-  return {
-      .history = is_static   ? nullptr
-                 : automatic ? &cache.numbers
-                             : &nothing_seen,
-      .graph_numbers = graph_numbers(backend),
-      .all_open = opens_all || config_number("force_open") != 0,
-      .ints = config_number("specialize_int") == 0,
-      .floats = config_number("specialize_float") == 0 && !exports,  // which are constants there, as in torch.export
-      .parameters = config_number("force_parameter_static_shapes") == 0,
-      .marks_are_kept = config_number("allow_ignore_mark_dynamic") == 0,
-      .scalar_outputs = may && (fullgraph || as_captured || config_number("capture_scalar_outputs") != 0),
-      .dynamic_output_shapes = may && (fullgraph || config_number("capture_dynamic_output_shape_ops") != 0),
-      .long_lists = fullgraph || config_number("capture_scalar_outputs") != 0,
-      .late_items = !as_captured && !fullgraph && config_number("capture_scalar_outputs") == 0,
-      .value_checks = cache.takes_unbacked,
-      .exports = exports,
-      .takes_coo = has_mark(backend, "takes_coo"),
-      .is_last = automatic && cache.numbers.has_open() && !has_mark(backend, "has_no_limit") &&
-                 cache.entries_made() + 1 >= config_number("recompile_limit")};
+  return {.history = is_static   ? nullptr
+                     : automatic ? &cache.numbers
+                                 : &nothing_seen,
+          .graph_numbers = graph_numbers(backend),
+          .all_open = opens_all || config_number("force_open") != 0,
+          .ints = config_number("specialize_int") == 0,
+          .floats = !exports && config_number("specialize_float") == 0,
+          .parameters = config_number("force_parameter_static_shapes") == 0,
+          .marks_are_kept = config_number("allow_ignore_mark_dynamic") == 0,
+          .scalar_outputs = may && (fullgraph || as_captured || config_number("capture_scalar_outputs") != 0),
+          .dynamic_output_shapes = may && (fullgraph || config_number("capture_dynamic_output_shape_ops") != 0),
+          .long_lists = fullgraph || config_number("capture_scalar_outputs") != 0,
+          .late_items = !as_captured && !fullgraph && config_number("capture_scalar_outputs") == 0,
+          .value_checks = cache.takes_unbacked,
+          .exports = exports,
+          .takes_coo = has_mark(backend, "takes_coo"),
+          .is_last = automatic && cache.numbers.has_open() && !has_mark(backend, "has_no_limit") &&
+                     cache.entries_made() + 1 >= config_number("recompile_limit")};
 }
 
 }  // namespace

@@ -210,12 +210,15 @@ PyObject* evaluate_on_this_thread(PyThreadState* tstate, py::InterpreterFrame* f
     return result;
   }
   const Decision decision = decision_about(function, py::code_of(frame));
-  if (decision == Decision::Leave || is_disabled(function) || aten::in_mode_of_user() ||
-      has_entered_saved_hooks(*here.root, here.saved_hooks)) {
+  if (decision == Decision::Leave || is_disabled(function) || aten::in_mode_of_user()) {
     const HookPause pause;
     return pass(tstate, frame, 0);
   }
   if (decision == Decision::Skip || !has_tensor(frame, function)) return pass(tstate, frame, 0);
+  if (has_entered_saved_hooks(*here.root, here.saved_hooks)) {
+    const HookPause pause;
+    return pass(tstate, frame, 0);
+  }
   return run_inner(tstate, frame, function);
 }
 

@@ -167,6 +167,7 @@ py::Owned<> go_on(Cache& root, PyFunctionObject* function, const frames::Shape& 
   std::shared_ptr<const frames::Shape> led_here_held;
   py::Owned<> before = py::Owned<>::share(root.object);  // the cache of that region
   bool at_will = exit.at_will, begins_there = exit.begins_there;
+  const std::size_t hooks = aten::saved_tensor_hook_count();
   const py::EvalFrame evaluator = py::eval_frame();
   const bool steps = py::steps_through_regions && py::has_trace_function();  // what a step turns on is in its frame
   for (;;) {
@@ -176,7 +177,6 @@ py::Owned<> go_on(Cache& root, PyFunctionObject* function, const frames::Shape& 
       frames::rewind(state);
     } else {
       gives_any_number = asks_for_any_number(state.frames.back());
-      const std::size_t hooks = aten::saved_tensor_hook_count();
       frames::Outcome outcome = step(root, std::move(state));
       if (outcome.finished) return py::take(outcome.result);
       state = std::move(outcome.state);
