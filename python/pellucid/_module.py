@@ -7,7 +7,7 @@ import copyreg
 import functools
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -20,6 +20,26 @@ from pellucid import _after_import
 _OWN = frozenset({"_orig_mod", "forward", "__dict__"})
 # Not part of a pickle or copy: made at the first call.
 _DERIVED = ("_pellucid_call",)
+
+
+class _CompilesAgain(Mapping[str, Any]):
+    """In the place of the options that Lightning's torch.compile leaves at its results, for Fabric to compile them again with.
+
+    Fabric asks whether there are any whenever it unwraps a module. Only where it gives them to torch.compile they are read.
+    """
+
+    def __getitem__(self, name: str) -> Any:
+        raise KeyError(name)
+
+    def __len__(self) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[str]:
+        raise RuntimeError(
+            "Fabric.setup() takes a compiled module apart and compiles it again with torch.compile, which would not be"
+            " pellucid. Use pellucid.compile(fabric.setup(module)), or fabric.setup(pellucid.compile(module),"
+            " _reapply_compile=False), or call pellucid.install() first and torch.compile(module)"
+        )
 
 
 class OptimizedModule(torch.nn.Module):
@@ -112,6 +132,8 @@ class OptimizedModule(torch.nn.Module):
         module = own.get("_modules", {}).get("_orig_mod")
         if module is None:  # read while it is made, or after `del _orig_mod`
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        if name == "_compile_kwargs":
+            return getattr(module, name, _CompilesAgain())
         return getattr(module, name)
 
     def __setattr__(self, name: str, value: Any) -> None:

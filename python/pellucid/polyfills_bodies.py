@@ -65,6 +65,11 @@ def keeps_list(ctx, args):
     raise NotImplementedError("a rule of the core stands for this function")
 
 
+def lies_in_any(tensor, values):
+    """Whether it shares memory with one of these that requires gradients."""
+    raise NotImplementedError("a rule of the core stands for this function")
+
+
 def end_function(cls, args):
     """Nothing of what was followed since begin_function() is left; `cls.apply(*args)` is a node."""
     raise NotImplementedError("a rule of the core stands for this function")
@@ -84,6 +89,7 @@ _WRITTEN_BELOW_VMAP = (
 )
 _NO_SETUP_CONTEXT = "torch.func asks for its setup_context"
 _UNFIT = "its backward does not give a gradient for each argument"
+_WITHOUT_GRADIENTS = "under torch.no_grad() it gives an input that requires gradients, or a part of one"
 _CHECKPOINT = "torch.utils.checkpoint.checkpoint()"
 
 
@@ -178,6 +184,15 @@ class ForwardContext:
 def autograd_function_forward(cls, *args):
     """`cls.apply(*args)` where no gradient is asked for."""
     return _forward(ForwardContext(), cls, args)
+
+
+def autograd_function_under_no_grad(cls, *args):
+    """`cls.apply(*args)` of what requires gradients, without grad mode: autograd treats what is in its memory in ways of its own."""
+    output = _forward(ForwardContext(), cls, args)
+    for value in output if isinstance(output, tuple) else (output,):
+        if _is_tensor(value) and lies_in_any(value, args):
+            refuse_body("an autograd.Function", _WITHOUT_GRADIENTS)
+    return output
 
 
 class _ContextBelowVmap(ForwardContext):

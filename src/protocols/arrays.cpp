@@ -520,9 +520,14 @@ Result fold(Interpreter& t, PyObject* function, std::initializer_list<PyObject*>
   }
 }
 
-// A scalar of numpy beside a tensor is the number that it holds: torch takes it for that.
-py::Owned<> as_number(PyObject* value) {
+// A scalar of numpy beside a tensor is the number that it holds: torch takes it for that. Of a complex one that is no
+// Python complex it takes the real part, and numpy warns.
+py::Owned<> as_number(PyObject* value, PyObject* function) {
   if (!region::is_numpy_scalar(value)) return py::Owned<>::share(value);
+  if (region::numpy_kind(value) == 'c' && PyComplex_Check(value) == 0)
+    unsupported(Reason::ArrayInGraph,
+                {{"operation", name_of(function)},
+                 {"why", std::string("torch takes the real part of a ") + Py_TYPE(value)->tp_name}});
   return py::take(PyObject_CallMethod(value, "item", nullptr));
 }
 
@@ -544,7 +549,7 @@ std::optional<Result> operation(Interpreter& t, PyObject* left, PyObject* right,
   if (is_of_scalars) {
     PyObject* args[] = {left, right};
     if (a == Cat::Tensor || b == Cat::Tensor) {
-      const auto x = as_number(left), y = as_number(right);
+      const auto x = as_number(left, function), y = as_number(right, function);
       args[0] = x.get(), args[1] = y.get();
       return t.region.recorder.torch_call(graph::Op::CallFunction, function, function, Args{args, nullptr});
     }

@@ -67,6 +67,7 @@ void OpenLevels::note_opening(const Region& region) {
 Recorder::Recorder(Region& region)
     : bodies(region),
       wrappers(region),
+      sizes(region),
       sparse(region),
       region_(region),
       fakes_(std::make_unique<aten::FakeScope>(region.numbers.scope())) {}
@@ -150,7 +151,13 @@ graph::Node* Recorder::record(graph::Op op, PyObject* target, Args args, PyObjec
   std::vector<graph::Arg> positional;
   for (PyObject* value : args.positional()) positional.push_back(to_arg(value));
   std::vector<std::pair<py::Owned<>, graph::Arg>> keywords;
+  // A compiler's symbols are sizes of what draws without a generator alone, and None is one to torch as well.
+  const bool says_no_generator = facts.random && region_.numbers.policy.graph_numbers == GraphNumbers::Ints;
   for (std::size_t i = 0; i < args.keyword_count(); ++i) {
+    PyObject* keyword = PyTuple_GET_ITEM(args.kwnames, i);
+    if (says_no_generator && args.values[args.size() + i] == Py_None &&
+        PyUnicode_CompareWithASCIIString(keyword, "generator") == 0)
+      continue;
     keywords.emplace_back(py::Owned<>::share(PyTuple_GET_ITEM(args.kwnames, i)), to_arg(args.values[args.size() + i]));
   }
   graph::Node* node = region_.capture->bodies->graph().call(op, py::Owned<>::share(target), std::move(positional),
@@ -540,7 +547,10 @@ Result Recorder::wrap_result(graph::Op op, PyObject* target, Args args, py::Owne
       auto value = region_.unbacked.number_at_hint(number);
       return Result::of(region_.unbacked.give(number, record(op, target, args, value.get(), mutated)));
     }
-    if (region_.numbers.space().symbols() > 0) result = from_torch(result.get());
+    if (region_.numbers.space().symbols() > 0) {
+      result = from_torch(result.get());
+      sizes.note(target, args, result.get());
+    }
     const bool checks = result.get() == Py_None && aten::facts_so_far().may_raise;  // torch._assert_async
     if (mutated || checks) record(op, target, args, result.get(), true);
     const Cat cat = cat_of(result.get());

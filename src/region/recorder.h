@@ -11,6 +11,7 @@
 #include "region/body_recorder.h"
 #include "region/capture.h"
 #include "region/input_names.h"
+#include "region/node_sizes.h"
 #include "region/result.h"
 #include "region/sparse_inputs.h"
 #include "region/subclasses.h"
@@ -94,6 +95,7 @@ class Recorder {
   InputNames input_names;
   BodyRecorder bodies;
   WrapperSubclasses wrappers;
+  NodeSizes sizes;
   SparseInputs sparse;
   std::int64_t leaves_before = -1;  // the step before which leaves may be made and tensors moved; -1: everywhere
 

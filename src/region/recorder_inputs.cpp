@@ -278,7 +278,7 @@ graph::Node* Recorder::number_node(PyObject* object) {
     }
     node = input_node(region_, value, source);
     capture.input_of[node] = value.get();
-  } else {
+  } else if (node = sizes.read(object, value.copy()); node == nullptr) {
     std::vector<graph::Arg> operands;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(number->arguments); ++i)
       operands.push_back(to_arg(PyTuple_GET_ITEM(number->arguments, i)));

@@ -259,6 +259,17 @@ Result keeps_list(Interpreter& t, PyObject*, Args args) {
   return Result::boolean(keeps);
 }
 
+// lies_in_any(tensor, values)
+Result lies_in_any(Interpreter& t, PyObject*, Args args) {
+  const void* storage = aten::meta_of(t.region.recorder.lift(args[0]).get()).storage;
+  bool lies = false;
+  region::each_tensor(args[1], [&](PyObject* tensor) {
+    const aten::Meta meta = aten::meta_of(t.region.recorder.lift(tensor).get());
+    lies = lies || (storage != nullptr && meta.storage == storage && meta.requires_grad);
+  });
+  return Result::boolean(lies);
+}
+
 // What the levels of torch.func unwrap, and the tangents at each, are given with a tensor. Where one was met first in
 // what is discarded, it has no place in the graph yet.
 void note_layers(Interpreter& t, PyObject* fake, std::unordered_set<const graph::Node*>& given) {
@@ -272,6 +283,42 @@ void note_layers(Interpreter& t, PyObject* fake, std::unordered_set<const graph:
     }
     if (const auto tangent = aten::tangent_of(layer)) note_layers(t, tangent.get(), given);
   });
+}
+
+using NodeSet = std::unordered_set<const graph::Node*>;
+
+// The nodes of a number, and of those that it is computed of.
+void note_number(Interpreter& t, const symbolic::Expr* expr, NodeSet& given) {
+  const bool is_symbol = expr->is(symbolic::Op::Symbol);
+  const auto number =
+      is_symbol ? t.region.numbers.said.of(expr) : py::Owned<>::share(t.region.numbers.said.known(expr));
+  if (number.get() != nullptr) given.insert(t.region.recorder.node_of(number.get()));
+  for (const symbolic::Expr* part : expr->args) note_number(t, part, given);
+}
+
+// What a tensor is given with: each of its sizes that is open.
+void note_sizes(Interpreter& t, PyObject* fake, NodeSet& given) {
+  const aten::OpenShape shape = t.region.recorder.fakes().open_shape(fake);
+  for (const auto* exprs : {&shape.sizes, &shape.strides}) {
+    for (const symbolic::Expr* expr : *exprs) {
+      note_number(t, expr, given);
+      note_number(t, t.region.numbers.space().simplify(expr), given);
+    }
+  }
+}
+
+void note_numbers(Interpreter& t, PyObject* value, NodeSet& given) {
+  if (region::cat_of(value) == Cat::Symbolic) {
+    given.insert(t.region.recorder.node_of(value));
+    if (const symbolic::Expr* expr = t.region.numbers.expr_of(value)) note_number(t, expr, given);
+  } else if (PyTuple_Check(value) || PyList_Check(value)) {
+    for (const auto& item : region::items_now(value)) note_numbers(t, item.get(), given);
+  }
+}
+
+bool is_number_of(const graph::Node& node) {
+  PyObject* value = node.example_value.get();
+  return value != nullptr && (PyLong_Check(value) || PyFloat_Check(value));
 }
 
 // Whether a compiler makes the backward pass, or, below a transform, capture does, on fakes.
@@ -292,17 +339,23 @@ Result end_function(Interpreter& t, PyObject*, Args args) {
   if (audit->has_read_changed()) refuse_call(kFunction, "it reads what has been changed before");
   if (!t.region.provenance.is_outside(cls)) refuse_call(kFunction, "its class is made by the program");
   std::vector<PyObject*> values;
-  std::unordered_set<const graph::Node*> given;
+  NodeSet given;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args[1]); ++i) {
     values.push_back(PyTuple_GET_ITEM(args[1], i));
     if (!is_plain_argument(t, values.back())) refuse_call(kFunction, "it is given more than tensors and numbers");
+    note_numbers(t, values.back(), given);
     region::each_tensor(values.back(), [&](PyObject* tensor) {
       const auto fake = t.region.recorder.lift(tensor);
       given.insert(t.region.recorder.bodies.here(tensor));
+      note_sizes(t, fake.get(), given);
       note_layers(t, fake.get(), given);
     });
   }
-  const auto is_given = [&](const graph::Node* operand) { return given.contains(operand); };
+  // Where the class runs for real it reads each number itself, as it is then. A compiler would read it once for all.
+  const bool may_read_numbers = !traces_backward(t);
+  const auto is_given = [&](const graph::Node* operand) {
+    return given.contains(operand) || (may_read_numbers && is_number_of(*operand));
+  };
   if (!std::ranges::all_of(body.operands, is_given)) refuse_call(kFunction, "it uses tensors that it is not given");
   if (traces_backward(t) && !has_constant_backward(cls))
     refuse_call(kFunction, "its backward reads what may change until it runs");
@@ -344,6 +397,7 @@ const Row rows[] = {
     {"pellucid.polyfills_bodies.end_checkpoint", end_checkpoint},
     {"pellucid.polyfills_bodies.end_function", end_function},
     {"pellucid.polyfills_bodies.keeps_list", keeps_list},
+    {"pellucid.polyfills_bodies.lies_in_any", lies_in_any},
     {"pellucid.polyfills_bodies.refuse_body", refuse_body},
 };
 

@@ -1,6 +1,7 @@
 // The functions and types of the module builtins.
 #include "protocols/arrays.h"
 #include "protocols/numbers.h"
+#include "protocols/torch_function.h"
 #include "py/cpython.h"
 #include "py/keys.h"
 #include "region/arrays.h"
@@ -167,7 +168,8 @@ Result number(Interpreter& t, PyObject* f, Args args) {
     const std::string name = reinterpret_cast<PyTypeObject*>(f)->tp_name;
     const Cat cat = region::cat_of(args[0]);
     if (cat == Cat::Tensor) {
-      const bool is_number = !region::is_subclassed(args[0]) &&
+      // A mode would hear of another method than item().
+      const bool is_number = !region::is_subclassed(args[0]) && !protocols::is_answered(t, args[0]) &&
                              (protocols::gives_item(t, args[0]) || t.region.late_items.may_read_as(f, args[0]));
       if (!is_number) unsupported(Reason::DataDependent, {{"operation", name + "() of a tensor"}});
       PyObject* values[] = {f, args[0]};

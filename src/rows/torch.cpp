@@ -316,9 +316,9 @@ Result autograd_function(Interpreter& t, PyObject* f, Args args) {
       needs_grad |= t.region.reads.deep_touch(value).tensor;
   }
   static PyObject* grad_enabled = py::import_attr("torch", "is_grad_enabled").release();
-  needs_grad = needs_grad && py::take(PyObject_CallNoArgs(grad_enabled)).get() == Py_True;
-  if (needs_grad) return function_as_node(t, args);
-  return protocols::call_polyfill(t, "autograd_function_forward", args);
+  if (!needs_grad) return protocols::call_polyfill(t, "autograd_function_forward", args);
+  const bool is_on = py::take(PyObject_CallNoArgs(grad_enabled)).get() == Py_True;
+  return is_on ? function_as_node(t, args) : protocols::call_polyfill(t, "autograd_function_under_no_grad", args);
 }
 
 // Of a leaf from outside it is set for good behind the graph; a tensor that the graph made it may make a leaf.
@@ -602,7 +602,7 @@ const Row rows[] = {
     {"torch.autocast_increment_nesting", refuse},
     {"torch.autocast_decrement_nesting", refuse},
     {"torch.clear_autocast_cache", refuse},
-    {"torch.autograd.function.Function.apply", autograd_function},
+    {"torch.autograd.function.Function.apply", autograd_function, true, true},
     {"torch._functorch.autograd_function.custom_function_call", autograd_function},
     {"torch._C._are_functorch_transforms_active", query},
     {"torch.amp.autocast_mode.autocast.__enter__", autocast_enter},

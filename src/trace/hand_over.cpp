@@ -94,6 +94,7 @@ bool runs_as_a_whole(PyObject* name) {
                                     "activation_checkpoint",
                                     "run_checkpoint",
                                     "run_function_as_node",
+                                    "autograd_function_under_no_grad",
                                     "autograd_function_below_vmap",
                                     "autograd_function_below_gradients",
                                     "choose_branch",

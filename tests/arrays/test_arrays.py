@@ -445,3 +445,17 @@ def test_types_and_dtypes_are_those_of_numpy(index):
             assert same_array(got, want), (dtype, shape, got, want)
             captured += backend.count
     assert captured >= 4
+
+
+@pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("kind", [np.complex64, np.complex128, np.clongdouble, np.float16, np.int8])
+def test_what_torch_makes_of_a_scalar_of_numpy(kind, backend):
+    def f(x, s):
+        return x * s, s * x, x == s, x * (s - 1), x * np.sqrt(s), x.cos()
+
+    compiled = pellucid.compile(f, backend=backend)
+    for value in (2, 4, 9):
+        got, want = (g(torch.arange(3.0), kind(value)) for g in (compiled, f))
+        assert [x.dtype for x in got] == [x.dtype for x in want]
+        assert all(torch.equal(x, y) for x, y in zip(got, want, strict=True))

@@ -426,3 +426,14 @@ def test_forward_called_in_a_region(counting):
         return compiled.forward(x) + compiled(x)
 
     assert torch.equal(f(X), 2 * compiled(X)) and counting.count == 1
+
+
+def test_what_compiles_a_taken_module_again_is_told_so():
+    """Lightning's Fabric asks for `_compile_kwargs`, which Lightning's torch.compile leaves at its results."""
+    compiled = pellucid.compile(Net(), backend="eager")
+    options = compiled._compile_kwargs
+    assert options is not None
+    with pytest.raises(RuntimeError, match="pellucid.compile\\(fabric.setup\\(module\\)\\)"):
+        torch.compile(compiled._orig_mod, **options)
+    compiled._compile_kwargs = {"backend": "eager"}
+    assert compiled._compile_kwargs == {"backend": "eager"}

@@ -604,3 +604,43 @@ def test_devices_where_torch_compile_watches_the_functions():
     """torch._dynamo hangs finalizers on the functions that it guards; they are no code of the program."""
     torch.compile(lambda x: torch.ones(2) + torch.empty(2).zero_() + x, backend="eager")(torch.ones(2))
     test_devices_inside()
+
+
+CONVERSIONS = {
+    "float": lambda x: x.sin() * float(x.sum()),
+    "int": lambda x: x.sin() * int(x.sum()),
+    "bool": lambda x: x.sin() * bool(x.sum() > 0),
+    "complex": lambda x: x.sin() * complex(x.sum()).real,
+    "item": lambda x: x.sin() * x.sum().item(),
+    "a branch": lambda x: x.sin() if x.sum() > 0 else x.cos(),
+    "an index": lambda x: x.sin() * [1.0, 2.0, 3.0][x.argmax()],
+    "a key": lambda x: x.sin() * x[x.argmax()],
+    "tolist": lambda x: x.sin() * x.tolist()[0],
+    "a format": lambda x: (f"{x.sum():.2f}", x.sin())[1],
+    "len": lambda x: x.sin() * len(x),
+    "range": lambda x: x.sin() * sum(range(x.argmax())),
+}
+
+
+class Named(TorchFunctionMode):
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        self.names.append(getattr(function, "__name__", str(function)))
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", CONVERSIONS)
+def test_a_mode_hears_what_asks_for_a_number(name, backend):
+    program = CONVERSIONS[name]
+    compiled = pellucid.compile(program, backend=backend)
+    for n in (1.0, 2.0, 1.0):
+        with Named() as want:
+            expected = program(torch.arange(3.0) * n)
+        with Named() as got:
+            result = compiled(torch.arange(3.0) * n)
+        assert torch.equal(result, expected)
+        assert got.names == want.names
