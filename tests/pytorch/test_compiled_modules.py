@@ -433,7 +433,7 @@ def test_what_compiles_a_taken_module_again_is_told_so():
     compiled = pellucid.compile(Net(), backend="eager")
     options = compiled._compile_kwargs
     assert options is not None
-    with pytest.raises(RuntimeError, match="pellucid.compile\\(fabric.setup\\(module\\)\\)"):
+    with pytest.raises(RuntimeError, match=r"pellucid.compile\(fabric.setup\(module\)\)"):
         torch.compile(compiled._orig_mod, **options)
     compiled._compile_kwargs = {"backend": "eager"}
     assert compiled._compile_kwargs == {"backend": "eager"}
