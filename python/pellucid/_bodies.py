@@ -45,6 +45,11 @@ def has_constant_backward(cls: Any) -> bool:
     return _reads_constants(inspect.unwrap(cls.backward), set())
 
 
+def has_constant_forward(cls: Any) -> bool:
+    """The same of `cls.forward` and `cls.setup_context`: each number that they meet is an argument, or computed of these."""
+    return all(_reads_constants(inspect.unwrap(rule), set()) for rule in (cls.forward, cls.setup_context))
+
+
 def _reads_constants(function: Any, seen: set[types.CodeType]) -> bool:
     if not isinstance(function, types.FunctionType):
         return isinstance(function, (types.BuiltinFunctionType, type))

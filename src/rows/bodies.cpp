@@ -229,6 +229,13 @@ bool has_constant_backward(PyObject* cls) {
   return py::take(PyObject_CallOneArg(ask, cls)).get() == Py_True;
 }
 
+// The same of its forward. Another may read a number that changes where nobody sees it, as a global that is an argument
+// as well.
+bool has_constant_forward(PyObject* cls) {
+  static PyObject* const ask = py::import_attr("pellucid._bodies", "has_constant_forward").release();
+  return py::take(PyObject_CallOneArg(ask, cls)).get() == Py_True;
+}
+
 void add_lists(PyObject* value, std::unordered_set<PyObject*>& lists) {
   if (!PyTuple_Check(value) && !PyList_Check(value)) return;
   if (PyList_Check(value)) lists.insert(value);
@@ -340,21 +347,24 @@ Result end_function(Interpreter& t, PyObject*, Args args) {
   if (!t.region.provenance.is_outside(cls)) refuse_call(kFunction, "its class is made by the program");
   std::vector<PyObject*> values;
   NodeSet given;
+  // Where the class runs for real it reads each number itself, as it is then. A compiler reads it once for all.
+  const bool runs_for_real = !traces_backward(t);
+  const auto is_any_number = [](const graph::Node* operand) { return is_number_of(*operand); };
+  const bool gives_numbers =
+      !runs_for_real && std::ranges::any_of(body.operands, is_any_number) && has_constant_forward(cls);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args[1]); ++i) {
     values.push_back(PyTuple_GET_ITEM(args[1], i));
     if (!is_plain_argument(t, values.back())) refuse_call(kFunction, "it is given more than tensors and numbers");
-    note_numbers(t, values.back(), given);
+    if (gives_numbers) note_numbers(t, values.back(), given);
     region::each_tensor(values.back(), [&](PyObject* tensor) {
       const auto fake = t.region.recorder.lift(tensor);
       given.insert(t.region.recorder.bodies.here(tensor));
-      note_sizes(t, fake.get(), given);
+      if (gives_numbers) note_sizes(t, fake.get(), given);
       note_layers(t, fake.get(), given);
     });
   }
-  // Where the class runs for real it reads each number itself, as it is then. A compiler would read it once for all.
-  const bool may_read_numbers = !traces_backward(t);
   const auto is_given = [&](const graph::Node* operand) {
-    return given.contains(operand) || (may_read_numbers && is_number_of(*operand));
+    return given.contains(operand) || (runs_for_real && is_number_of(*operand));
   };
   if (!std::ranges::all_of(body.operands, is_given)) refuse_call(kFunction, "it uses tensors that it is not given");
   if (traces_backward(t) && !has_constant_backward(cls))

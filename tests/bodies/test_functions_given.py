@@ -197,3 +197,40 @@ def test_a_global_number_that_a_function_reads_may_change(backend, monkeypatch):
         monkeypatch.setitem(globals(), "FACTOR", factor)
         x = torch.ones(3, requires_grad=True)
         assert torch.equal(compiled(x), (torch.ones(3) * factor).sin())
+
+
+class OfBoth(Function):
+    @staticmethod
+    def forward(ctx, x, step):
+        return x * step * FACTOR
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad, None
+
+
+class InBackward(Function):
+    @staticmethod
+    def forward(ctx, x, step):
+        return x * step
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * FACTOR, None
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("kind", [OfBoth, InBackward])
+@pytest.mark.parametrize("given", [lambda n: n, lambda n: n * 2, lambda n: (n, 2)[0]])
+def test_a_global_number_may_be_an_argument_as_well(given, kind, backend, monkeypatch):
+    def f(x):
+        return kind.apply(x, given(FACTOR)).sin()
+
+    compiled = pellucid.compile(f, backend=backend)
+    for factor in (2, 3, 4, 5, 6):
+        monkeypatch.setitem(globals(), "FACTOR", factor)
+        x, other = (torch.ones(3, requires_grad=True) for _ in range(2))
+        got, want = compiled(x), f(other)
+        assert torch.equal(got, want)
+        got.sum().backward(), want.sum().backward()
+        torch.testing.assert_close(x.grad, other.grad)
