@@ -11,7 +11,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 import pellucid
-from support import CountingOf, SinIsCos, outcome, same
+from support import SinIsCos, outcome, same
 
 X = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
 
@@ -879,19 +879,3 @@ def test_a_compiled_function_inside_of_a_transform(counting):
     outside = pellucid.compile(f, backend=counting)
     assert same(torch.vmap(outside)(X), f(X)) and counting.count == 0
     assert same(outside(X), f(X)) and counting.count == 1
-
-
-def test_open_autocast_blocks_that_change_nothing_are_no_reason_to_compile_again():
-    counting = CountingOf("eager")
-    f = pellucid.compile(lambda x: x @ x, backend=counting)
-    x = torch.ones(2, 2)
-    f(x)
-    with torch.autocast("cpu", torch.bfloat16, enabled=False):
-        assert f(x).dtype is torch.float32
-        with torch.autocast("cpu", torch.bfloat16):
-            assert f(x).dtype is torch.bfloat16
-            with torch.autocast("cpu", torch.bfloat16):
-                assert f(x).dtype is torch.bfloat16
-    with torch.autocast("cpu", torch.bfloat16):
-        assert f(x).dtype is torch.bfloat16
-    assert len(counting.graphs) == 2 and nesting() == 0
