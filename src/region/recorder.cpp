@@ -158,7 +158,7 @@ graph::Node* Recorder::record(graph::Op op, PyObject* target, Args args, PyObjec
     if (says_no_generator && args.values[args.size() + i] == Py_None &&
         PyUnicode_CompareWithASCIIString(keyword, "generator") == 0)
       continue;
-    keywords.emplace_back(py::Owned<>::share(PyTuple_GET_ITEM(args.kwnames, i)), to_arg(args.values[args.size() + i]));
+    keywords.emplace_back(py::Owned<>::share(keyword), to_arg(args.values[args.size() + i]));
   }
   graph::Node* node = region_.capture->bodies->graph().call(op, py::Owned<>::share(target), std::move(positional),
                                                             std::move(keywords), py::Owned<>::share(example));

@@ -223,18 +223,18 @@ bool is_plain_argument(Interpreter& t, PyObject* value, int depth = 0) {
   return std::ranges::all_of(items, [&](const auto& item) { return is_plain_argument(t, item.get(), depth + 1); });
 }
 
-// Whether a backend may trace its backward once for all calls: it reads nothing that may be another at that time.
-bool has_constant_backward(PyObject* cls) {
-  static PyObject* const ask = py::import_attr("pellucid._bodies", "has_constant_backward").release();
-  return py::take(PyObject_CallOneArg(ask, cls)).get() == Py_True;
+// What pellucid._bodies answers of a class.
+bool asked_of(PyObject* cls, const char* question) {
+  const auto ask = py::import_attr("pellucid._bodies", question);
+  return py::take(PyObject_CallOneArg(ask.get(), cls)).get() == Py_True;
 }
+
+// Whether a backend may trace its backward once for all calls: it reads nothing that may be another at that time.
+bool has_constant_backward(PyObject* cls) { return asked_of(cls, "has_constant_backward"); }
 
 // The same of its forward. Another may read a number that changes where nobody sees it, as a global that is an argument
 // as well.
-bool has_constant_forward(PyObject* cls) {
-  static PyObject* const ask = py::import_attr("pellucid._bodies", "has_constant_forward").release();
-  return py::take(PyObject_CallOneArg(ask, cls)).get() == Py_True;
-}
+bool has_constant_forward(PyObject* cls) { return asked_of(cls, "has_constant_forward"); }
 
 void add_lists(PyObject* value, std::unordered_set<PyObject*>& lists) {
   if (!PyTuple_Check(value) && !PyList_Check(value)) return;
@@ -277,9 +277,11 @@ Result lies_in_any(Interpreter& t, PyObject*, Args args) {
   return Result::boolean(lies);
 }
 
+using NodeSet = std::unordered_set<const graph::Node*>;
+
 // What the levels of torch.func unwrap, and the tangents at each, are given with a tensor. Where one was met first in
 // what is discarded, it has no place in the graph yet.
-void note_layers(Interpreter& t, PyObject* fake, std::unordered_set<const graph::Node*>& given) {
+void note_layers(Interpreter& t, PyObject* fake, NodeSet& given) {
   aten::each_layer(fake, [&](PyObject* layer) {
     if (graph::Node* node = t.region.recorder.node_of(layer)) {
       if (t.region.capture->bodies->reaches(*node)) {
@@ -291,8 +293,6 @@ void note_layers(Interpreter& t, PyObject* fake, std::unordered_set<const graph:
     if (const auto tangent = aten::tangent_of(layer)) note_layers(t, tangent.get(), given);
   });
 }
-
-using NodeSet = std::unordered_set<const graph::Node*>;
 
 // The nodes of a number, and of those that it is computed of.
 void note_number(Interpreter& t, const symbolic::Expr* expr, NodeSet& given) {
@@ -323,8 +323,8 @@ void note_numbers(Interpreter& t, PyObject* value, NodeSet& given) {
   }
 }
 
-bool is_number_of(const graph::Node& node) {
-  PyObject* value = node.example_value.get();
+bool gives_number(const graph::Node* node) {
+  PyObject* value = node->example_value.get();
   return value != nullptr && (PyLong_Check(value) || PyFloat_Check(value));
 }
 
@@ -349,25 +349,24 @@ Result end_function(Interpreter& t, PyObject*, Args args) {
   NodeSet given;
   // Where the class runs for real it reads each number itself, as it is then. A compiler reads it once for all.
   const bool runs_for_real = !traces_backward(t);
-  const auto is_any_number = [](const graph::Node* operand) { return is_number_of(*operand); };
-  const bool gives_numbers =
-      !runs_for_real && std::ranges::any_of(body.operands, is_any_number) && has_constant_forward(cls);
+  const bool may_give_numbers =
+      !runs_for_real && std::ranges::any_of(body.operands, gives_number) && has_constant_forward(cls);
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(args[1]); ++i) {
     values.push_back(PyTuple_GET_ITEM(args[1], i));
     if (!is_plain_argument(t, values.back())) refuse_call(kFunction, "it is given more than tensors and numbers");
-    if (gives_numbers) note_numbers(t, values.back(), given);
+    if (may_give_numbers) note_numbers(t, values.back(), given);
     region::each_tensor(values.back(), [&](PyObject* tensor) {
       const auto fake = t.region.recorder.lift(tensor);
       given.insert(t.region.recorder.bodies.here(tensor));
-      if (gives_numbers) note_sizes(t, fake.get(), given);
+      if (may_give_numbers) note_sizes(t, fake.get(), given);
       note_layers(t, fake.get(), given);
     });
   }
   const auto is_given = [&](const graph::Node* operand) {
-    return given.contains(operand) || (runs_for_real && is_number_of(*operand));
+    return given.contains(operand) || (runs_for_real && gives_number(operand));
   };
   if (!std::ranges::all_of(body.operands, is_given)) refuse_call(kFunction, "it uses tensors that it is not given");
-  if (traces_backward(t) && !has_constant_backward(cls))
+  if (!runs_for_real && !has_constant_backward(cls))
     refuse_call(kFunction, "its backward reads what may change until it runs");
   const std::int64_t before = t.region.recorder.bodies.function_views_before;
   if (before >= 0 && t.region.steps >= before)
